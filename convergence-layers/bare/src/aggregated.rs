@@ -1,9 +1,8 @@
 //! Several bundles in one block of LTP.
 //!
-//! ION-DTN gathers the bundles of up to a second in one block, one behind the
-//! other (its `ltprc`, *aggregation size limit*). Nothing but the bundles' own
-//! encoding tells where one ends: an array of indefinite length whose blocks
-//! are arrays of definite length (RFC 9171, 4.1).
+//! ION-DTN gathers the bundles of up to a second in one block, one after the other (its `ltprc`,
+//! *aggregation size limit*). Only a bundle's own encoding shows where it ends: it is an array of
+//! indefinite length whose blocks are arrays of definite length (RFC 9171, 4.1).
 
 use std::convert::Infallible;
 
@@ -14,16 +13,16 @@ const BEGIN: u8 = 0x9f;
 /// It ends.
 const BREAK: u8 = 0xff;
 
-/// No bundle is shorter: a primary block that names nobody and an empty payload
-/// block (RFC 9171, 4.3). A block of so many bytes for each makes the node do no
-/// more than bundles in datagrams would.
+/// The shortest possible bundle: a primary block that names nobody and an empty payload block (RFC
+/// 9171, 4.3). With at least this many bytes for each bundle, a block costs the node no more work
+/// than bundles in datagrams would.
 const LEAST_BUNDLE_BYTES: u64 = 24;
 
-/// The head of an item has so many bytes at most (RFC 8949, 3).
+/// The longest head of an item, bytes (RFC 8949, 3).
 pub(crate) const HEAD_BYTES: usize = 9;
 
-/// The bundles of a block, each as it lies there. What cannot be told apart is
-/// the last one: whether it is a bundle is the node's to say.
+/// The bundles of a block, as encoded. If the end of one cannot be found, the rest of the block
+/// counts as the last one; the node decides whether it is a bundle.
 #[derive(Debug)]
 pub struct Bundles {
     rest: Bytes,
@@ -56,16 +55,16 @@ impl Iterator for Bundles {
         if length == self.bytes {
             return Some(std::mem::take(&mut self.rest));
         }
-        // One that is kept must not keep all of the block in memory.
+        // A bundle that is kept must not keep the whole block in memory.
         let bundle = Bytes::copy_from_slice(&self.rest[..length]);
         self.rest.advance(length);
         Some(bundle)
     }
 }
 
-/// How long the bundle is with which the last `rest` bytes of a block begin: all of them
-/// if that cannot be told. `read` fills the array with what there is from a place on, and
-/// tells how many bytes that is.
+/// The length of the bundle with which the last `rest` bytes of a block begin: all of them if its
+/// end cannot be found. `read` fills the array with the bytes from a place on, and returns how many
+/// there are.
 ///
 /// # Errors
 /// Those of `read`.
@@ -78,8 +77,8 @@ pub(crate) fn next_bytes<E>(
     Ok(length.unwrap_or(rest))
 }
 
-/// How long the bundle is that begins there. It takes no memory and has no recursion, so
-/// that nesting and lengths that lie cost nothing.
+/// The length of the bundle that begins there. It takes no memory and does not recurse, so that
+/// nesting and false lengths cost nothing.
 fn bundle_bytes<E>(
     mut read: impl FnMut(u64, &mut [u8; HEAD_BYTES]) -> Result<usize, E>,
 ) -> Result<Option<u64>, E> {
@@ -103,7 +102,7 @@ fn bundle_bytes<E>(
 enum Item {
     /// The bundle ends with it.
     End,
-    /// The next item begins so many bytes behind this one's beginning.
+    /// The next item begins this many bytes after the beginning of this one.
     Within(u64),
 }
 
@@ -141,7 +140,7 @@ impl Outline {
     }
 }
 
-/// Fills the array with the bytes from a place on, and tells how many there are.
+/// Fills the array with the bytes from a place on, and returns how many there are.
 fn head_at(bytes: &[u8], at: u64, head: &mut [u8; HEAD_BYTES]) -> usize {
     let at = usize::try_from(at).ok();
     let rest = at.and_then(|at| bytes.get(at..)).unwrap_or_default();
@@ -167,7 +166,7 @@ fn argument(bytes: &[u8]) -> Option<(u64, usize)> {
 mod tests {
     use super::*;
 
-    /// A bundle's outline: an array with a byte string of so many bytes.
+    /// A bundle's outline: an array with a byte string of `bytes` bytes.
     fn outline(bytes: u8) -> Vec<u8> {
         let mut bundle = vec![BEGIN, 0x58, bytes];
         bundle.resize(3 + usize::from(bytes), 7);
@@ -183,7 +182,7 @@ mod tests {
         assert_eq!(parts.concat(), block);
         assert_eq!(parts.len(), 3);
         assert!(!parts.iter().any(within));
-        // One alone is not copied.
+        // A single bundle is not copied.
         let alone = Bytes::from(outline(30));
         let parts: Vec<Bytes> = Bundles::of(alone.clone()).collect();
         assert_eq!(parts[0].as_ptr(), alone.as_ptr());

@@ -25,7 +25,7 @@ fn ip_header_bytes(remote: SocketAddr) -> u64 {
 /// The convergence layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// Bundles behind their lengths on TCP, as ION-DTN has it.
+    /// Bundles on TCP, each after its length, as in ION-DTN.
     Stcp,
     /// Bundles as CBOR byte strings on TCP.
     Mtcp,
@@ -64,11 +64,11 @@ pub struct Config {
     pub path: String,
     /// The node id that the neighbour is taken to have.
     pub peer_node_id: String,
-    /// Where it is sent to; only from this host anything is taken.
+    /// The address to send to; packets are accepted only from this host.
     pub remote: SocketAddr,
-    /// Where it sends to; with ECLA, where this node dials from.
+    /// The address to which the neighbour sends; with ECLA, the one from which this node dials.
     pub listen: SocketAddr,
-    /// With ECLA: the nodes that the daemon is told of as its peers.
+    /// With ECLA: the nodes that are announced to the daemon as its peers.
     pub announced: Vec<u64>,
     /// The interface to use.
     pub interface: Option<String>,
@@ -79,11 +79,11 @@ pub struct Config {
     /// With STCP, MTCP and, if it `spools`, LTP: the largest bundle that is taken, bytes,
     /// the longer ones piece by piece.
     pub long_mru_bytes: u64,
-    /// With LTP: whether what comes of long blocks waits on the disk until they are whole
+    /// With LTP: whether the parts of long blocks wait on disk until the blocks are complete
     /// ([`Node::spool`](underpass_cla::Node::spool)).
     pub spools: bool,
-    /// With STCP, MTCP and LTP: the largest bundle that the neighbour takes, bytes,
-    /// of which nothing tells. Where it is not known: as much as this node takes.
+    /// With STCP, MTCP and LTP: the largest bundle that the neighbour takes, bytes; these protocols
+    /// do not announce it. If it is not known: as much as this node takes.
     pub peer_transfer_mru_bytes: Option<u64>,
     /// The largest IP packet of the path, bytes.
     pub mtu_bytes: u32,
@@ -91,10 +91,10 @@ pub struct Config {
     pub rtt: Duration,
     /// With LTP: the bounds for this neighbour.
     pub ltp: Limits,
-    /// With LTP: memory for blocks that come in beyond what the bounds give this
-    /// neighbour, which all neighbours have in common.
+    /// With LTP: memory for incoming blocks beyond this neighbour's own part, shared by all
+    /// neighbours.
     pub ltp_memory: Arc<CommonMemory>,
-    /// What is sent at most, bit/s of IP bytes, whatever is allocated.
+    /// Upper bound of the sending rate, bit/s of IP bytes, whatever is allocated.
     pub ceiling_bps: Option<u64>,
     /// When to dial again.
     pub backoff: Backoff,

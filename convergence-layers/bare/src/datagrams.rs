@@ -1,5 +1,5 @@
-//! A session over UDP: a bundle in each datagram. Nobody tells whether it has
-//! arrived, or was taken: that the node has no room for one is its own to tell.
+//! A session over UDP: a bundle in each datagram. Nothing reports whether it has arrived or was
+//! taken; if the node has no room for one, only the node itself reports that.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -119,7 +119,7 @@ impl Session<'_> {
                         }
                     }
                     Ok((_, source)) => debug!(path = self.config.path, %source, "not the neighbour's address"),
-                    // What an earlier datagram met does not end the session.
+                    // The error of an earlier datagram does not end the session.
                     Err(error) => debug!(path = self.config.path, %error, "not received"),
                 },
                 () = sleep_until(wake.into()) => {}
@@ -140,7 +140,7 @@ impl Session<'_> {
         }
     }
 
-    /// Has a bundle wait for its time, with its payload in memory.
+    /// Queues a bundle whose payload is in memory.
     fn take(&mut self, id: SessionId, mut transfer: Transfer) {
         let (key, length) = (transfer.key, transfer.len());
         if length > MOST_DATAGRAM_BYTES {
@@ -159,7 +159,7 @@ impl Session<'_> {
         }
     }
 
-    /// Has a bundle wait for its time whose payload was on disk.
+    /// Queues a bundle whose payload was on disk.
     fn supply(&mut self, id: SessionId, (key, chunks): Read) {
         self.read.remove(&key);
         match chunks {
@@ -186,7 +186,7 @@ impl Session<'_> {
             let packets = (length + HEADER_BYTES).div_ceil(payload.max(8));
             let bytes = length + HEADER_BYTES + packets * header;
             self.pace.sent(now, bytes);
-            // What the kernel has no room for is lost, as on the link.
+            // A datagram that finds no room in the kernel is lost, as on the link.
             if let Err(error) = socket::send_now(&self.socket, &bundle, self.config.remote) {
                 debug!(path = self.config.path, %error, "not sent");
             }

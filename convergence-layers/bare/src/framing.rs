@@ -8,7 +8,7 @@
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
-/// What is reserved for a bundle before its bytes come.
+/// Memory reserved for a bundle before its bytes come.
 const RESERVED_BYTES: usize = 64 << 10;
 
 /// The longest head: that of a CBOR byte string.
@@ -23,7 +23,7 @@ pub enum Framing {
     Mtcp,
 }
 
-/// Why a stream is no sequence of bundles: it cannot go on.
+/// Why a stream is no sequence of bundles. It cannot continue after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FramingError {
     /// More than is taken.
@@ -44,7 +44,7 @@ pub enum FramingError {
 pub enum Frame {
     /// A bundle's bytes, whatever they are.
     Bundle(Bytes),
-    /// A bundle of so many bytes begins, which come in parts.
+    /// A bundle of this many bytes begins, which come in parts.
     Begin(u64),
     /// The next part of it.
     Part {
@@ -58,7 +58,7 @@ pub enum Frame {
 }
 
 impl Framing {
-    /// The head of a bundle of so many bytes; none if it cannot be told.
+    /// The head of a bundle of this many bytes; none if they cannot be encoded.
     pub fn head(self, length: u64) -> Option<Vec<u8>> {
         let be = length.to_be_bytes();
         Some(match self {
@@ -109,7 +109,7 @@ pub struct Decoder {
     head: Vec<u8>,
     /// The bundle's length, once its head is there.
     length: Option<usize>,
-    /// What is still to come of one that comes in parts, bytes.
+    /// What remains of a bundle that comes in parts, bytes.
     left: u64,
     bundle: BytesMut,
 }
@@ -128,7 +128,7 @@ impl Decoder {
         }
     }
 
-    /// Longer ones, of at most so many bytes, come in parts.
+    /// Lets longer bundles, of at most `most` bytes, come in parts.
     pub fn in_parts(self, most: u64) -> Decoder {
         Decoder {
             most_in_parts: most.max(self.most),
@@ -136,8 +136,8 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input`, up to the end of a frame: that
-    /// frame, or none if all bytes were taken and it goes on.
+    /// Takes bytes off the front of `input`, up to the end of a frame. Returns that frame, or none
+    /// if all bytes were taken and the frame continues.
     ///
     /// # Errors
     /// If no further frame can be found.
@@ -162,7 +162,7 @@ impl Decoder {
                 Some(length) => *self.length.insert(length as usize),
             },
         };
-        // Memory follows the bytes that come, not the length that is told.
+        // Memory follows the bytes that come, not the declared length.
         let missing = length - self.bundle.len();
         if self.bundle.is_empty() {
             self.bundle.reserve(missing.min(RESERVED_BYTES));

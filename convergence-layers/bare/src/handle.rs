@@ -1,4 +1,4 @@
-//! The node's hold on a session, and what it has asked for.
+//! The node's handle of a session, and the commands that it has given.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use underpass_cla::{Down, Node, Outcome, PathFigures, Refusal, Session, SessionId, Transfer};
 use underpass_payloads::PayloadFile;
 
-/// What of a long bundle is handed to the node at once, bytes.
+/// Bytes of a long bundle that are handed to the node at once.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// What the node asks of a session.
@@ -23,8 +23,8 @@ pub(crate) enum Command {
     Abort(String),
 }
 
-/// Implements [`Session`]: its task does as it is told. No more bundles wait
-/// than the session was ready for.
+/// Implements [`Session`]: passes commands to the session's task. No more bundles wait than the
+/// session was ready for.
 pub(crate) struct Handle {
     commands: UnboundedSender<Command>,
     figures: Arc<Mutex<PathFigures>>,
@@ -84,8 +84,8 @@ impl Orders {
         *self.figures.lock().unwrap() = figures;
     }
 
-    /// A session is over: so are its transfers of these keys, and all that was
-    /// offered and not looked at yet.
+    /// Ends a session, and with it its transfers of these keys and all offers that were not looked
+    /// at yet.
     pub(crate) fn end(
         &mut self,
         node: &dyn Node,
@@ -106,8 +106,8 @@ impl Orders {
     }
 }
 
-/// Waits until the node uses a session, and returns it as the node then knows it;
-/// the error if it is to stop before.
+/// Waits until the node uses a session, and returns the node's id of it; an error if it has to stop
+/// before.
 pub(crate) async fn in_use(
     node: &Arc<dyn Node>,
     id: SessionId,
@@ -117,8 +117,7 @@ pub(crate) async fn in_use(
     stop.run_until_cancelled(in_use).await.ok_or(id)
 }
 
-/// Hands a bundle to the node: one that is long piece by piece, as it writes them to
-/// the disk.
+/// Hands a bundle to the node; a long one piece by piece, as the node writes it to disk.
 ///
 /// # Errors
 /// When the node does not take it.
@@ -140,7 +139,7 @@ pub(crate) async fn take(
 /// The pieces of the transfer of this key, its payload among them.
 pub(crate) type Read = (u64, io::Result<Vec<Bytes>>);
 
-/// Reads the payload of a transfer, which is behind its first piece. Waits for the disk.
+/// Reads the payload of a transfer, which follows its first piece. Waits for the disk.
 pub(crate) fn read(key: u64, mut chunks: Vec<Bytes>, file: &PayloadFile) -> Read {
     let payload = usize::try_from(file.len())
         .map_err(io::Error::other)

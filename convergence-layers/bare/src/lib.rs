@@ -1,11 +1,11 @@
-//! Convergence layers that authenticate nobody: STCP, MTCP, UDP, LTP over UDP, and
-//! the external convergence layer of a daemon of dtn7-rs (ECLA). They serve configured neighbours at configured addresses, and nobody
-//! else: what comes from another address is dropped.
+//! Convergence layers that authenticate nobody: STCP, MTCP, UDP, LTP over UDP, and the external
+//! convergence layer of a daemon of dtn7-rs (ECLA). They serve only configured neighbours at
+//! configured addresses: packets from other addresses are dropped.
 //!
-//! From the bytes upwards: [`framing`] takes streams apart, [`aggregated`]
-//! blocks of LTP, and `spooled` keeps long ones; `pace` tells when bytes may go; `stream`, `datagrams`, `licklider` and `ecla` are the sessions over
-//! TCP, UDP, LTP and WebSocket, `reading` those over TCP that the neighbour begins; a
-//! [`Neighbour`] keeps them.
+//! From the bytes upwards: [`framing`] splits streams into bundles, [`aggregated`] blocks of LTP,
+//! and `spooled` keeps long blocks; `pace` says when bytes may be sent; `stream`, `datagrams`,
+//! `licklider` and `ecla` are the sessions over TCP, UDP, LTP and WebSocket, `reading` those over
+//! TCP that the neighbour begins; a [`Neighbour`] keeps them.
 
 pub mod aggregated;
 mod config;

@@ -1,6 +1,5 @@
-//! A session of LTP over UDP (RFC 7122): a segment in each datagram, a bundle
-//! in each block that is sent, all of it red; in one that comes there may be
-//! several.
+//! A session of LTP over UDP (RFC 7122): a segment in each datagram, a bundle in each block that is
+//! sent, all of it red. A received block may contain several.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -31,32 +30,31 @@ use crate::spooled::{SpooledBundles, Spools, Wrote, let_go};
 /// How long nothing is done at most.
 const PAUSE: Duration = Duration::from_secs(3600);
 
-/// How long bundles under way may take to their end when the session closes.
+/// How long bundles in transfer may take to complete when the session closes.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// A bundle is about so much line time; less waits here before another is asked
-/// for.
+/// A bundle is about this much line time; when less is waiting here, another bundle is requested.
 const READY_TIME_S: f64 = 0.05;
 const READY_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=512 << 10;
 
-/// Datagrams that are taken before anything else is looked at.
+/// Datagrams that are taken before anything else has its turn.
 const AT_ONCE: usize = 64;
 
-/// Longer blocks are given to the node beside the session: it may have their bundles
-/// written to the disk, or there may be thousands of them.
+/// Longer blocks are given to the node in a separate task: it may write their bundles to disk, or
+/// there may be thousands of them.
 const LONG_BLOCK_BYTES: usize = 128 << 10;
 
-/// Bundles of such a block after which others have their turn.
+/// Bundles of such a block after which other tasks have their turn.
 const BUNDLES_AT_ONCE: usize = 32;
 
-/// Blocks for which the node has no room wait here, up to so many bytes of them, and
-/// are tried again so often before they are cancelled: their sender has so many
-/// blocks under way and no more, and waits, too.
+/// Blocks for which the node has no room wait here, up to this many bytes in all, and are tried
+/// again `HELD_TRIES` times before they are cancelled. Their sender has only a bounded number of
+/// blocks in transfer, so it waits, too.
 const HELD_BYTES: u64 = 16 << 20;
 const HELD_TRIES: u32 = 20;
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
-/// What the peer is told of a block of so many bytes.
+/// What the peer is told of a block; its length, bytes.
 type Taken = (BlockId, usize, Result<(), Reason>);
 
 /// A payload on disk, and where it begins in its block.
@@ -84,13 +82,12 @@ struct Session<'a> {
     from_disk: HashMap<u64, OnDisk>,
     /// Parts of payloads that are being read.
     reading: JoinSet<Read>,
-    /// Blocks that are long, or that there was no room for, which the node is taking
-    /// beside the session; and their bytes.
+    /// Blocks that are long, or found no room, which the node is taking in separate tasks; and
+    /// their bytes.
     taking: JoinSet<Taken>,
     taking_bytes: usize,
-    /// Blocks that are too long for memory, until they are whole; and whose turn it is
-    /// then to go to the node: one after the other, since a bundle may be in memory for
-    /// that.
+    /// Blocks that are too long for memory, until they are complete. They then go to the node one
+    /// after the other, since each may need a bundle in memory.
     spools: Spools,
     turn: Arc<Mutex<()>>,
     closing: Option<Instant>,
@@ -115,7 +112,7 @@ pub(crate) async fn run(
         ltp.block_bytes = config.long_mru_bytes;
         ltp.in_memory_bytes = config.transfer_mru_bytes.min(LONG_BYTES) as usize;
     }
-    // The bounds are this neighbour's own part; the rest comes from the common memory.
+    // The configured bound is this neighbour's own part; the rest comes from the common memory.
     ltp.common = Some((ltp.receive_bytes, config.ltp_memory.clone()));
     ltp.receive_bytes = ltp
         .receive_bytes
@@ -142,7 +139,7 @@ pub(crate) async fn run(
         Ok(id) => (id, session.carry(id, &mut orders, stop).await),
         Err(id) => (id, Down::Closed),
     };
-    // The peer has heard of none of these, and sends them again.
+    // The peer has no answer for these, and sends them again.
     session.taking.shutdown().await;
     orders.end(&**node, id, session.sent, down.clone());
     down
@@ -199,7 +196,7 @@ impl Session<'_> {
                     Ok(wrote) => self.wrote(id, wrote),
                     Err(error) => return Down::Broken(error.to_string()),
                 },
-                // What the disk is too slow for is lost, as on the link.
+                // Datagrams for which the disk is too slow are lost, as on the link.
                 received = self.socket.recv_from(&mut buffer), if self.has_room() => {
                     let mut received = received;
                     for _ in 0..AT_ONCE {
@@ -220,7 +217,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether no more blocks wait to be taken than are to be in memory.
+    /// Whether the waiting blocks still fit into the memory for them.
     fn has_room(&self) -> bool {
         self.taking_bytes as u64 <= self.config.transfer_mru_bytes
     }
@@ -283,7 +280,7 @@ impl Session<'_> {
         });
     }
 
-    /// Goes on with a block of which a part was read.
+    /// Continues a block after a part of it was read.
     fn supply(&mut self, id: SessionId, read: Read) {
         match read.bytes {
             Ok(bytes) => self.span.supply(read.block, read.offset, bytes),
@@ -303,7 +300,7 @@ impl Session<'_> {
         let now = Instant::now();
         while self.pace.is_open(now) && self.span.poll_transmit(now, &mut segment) {
             self.pace.sent(now, segment.len() as u64 + headers);
-            // What the kernel has no room for is lost, as on the link.
+            // A segment that finds no room in the kernel is lost, as on the link.
             if let Err(error) = socket::send_now(&self.socket, &segment, self.config.remote) {
                 debug!(path = self.config.path, %error, "not sent");
             }
@@ -386,7 +383,7 @@ impl Session<'_> {
             .spawn(take_beside(node, path, id, (block, bytes, done), tries));
     }
 
-    /// Pieces of a long block are on the disk, or cannot be.
+    /// Pieces of a long block were written to disk, or could not be.
     fn wrote(&mut self, id: SessionId, wrote: Wrote) {
         let (block, pieces) = (wrote.block, wrote.pieces);
         let kept = self.spools.wrote(wrote);
@@ -397,7 +394,7 @@ impl Session<'_> {
         }
     }
 
-    /// Gives the node the bundles of a long block, once it is whole and on the disk.
+    /// Gives the node the bundles of a long block, once it is complete and on disk.
     fn take_spooled(&mut self, id: SessionId, block: BlockId) {
         let Some((spool, bytes)) = self.spools.take(block) else {
             return;
@@ -459,7 +456,7 @@ impl Session<'_> {
     }
 }
 
-/// So many bytes of a payload. Waits for the disk.
+/// Reads a range of a payload. Waits for the disk.
 fn read(file: &PayloadFile, offset: u64, bytes: u64) -> io::Result<Bytes> {
     let length = usize::try_from(bytes).map_err(io::Error::other)?;
     let mut part = vec![0; length];
@@ -467,8 +464,8 @@ fn read(file: &PayloadFile, offset: u64, bytes: u64) -> io::Result<Bytes> {
     Ok(part.into())
 }
 
-/// Gives the node the bundles of a block, behind the first ones that are done,
-/// beside the session; where it has no room, as often as it may be tried.
+/// Gives the node the bundles of a block, after those that are done, in a separate task. If the
+/// node has no room, tries again a bounded number of times.
 async fn take_beside(
     node: Arc<dyn Node>,
     path: String,
@@ -495,9 +492,8 @@ async fn take_beside(
     (block, length, verdict)
 }
 
-/// Gives the node the bundles of a block of so many bytes, where it has no room as often
-/// as it may be tried. Of those that it does not take piece by piece none is longer than
-/// `whole_bytes`.
+/// Gives the node the bundles of a block on disk. If the node has no room, tries again a bounded
+/// number of times. Bundles that it does not take piece by piece may have at most `whole_bytes`.
 async fn take_from_disk(
     node: &Arc<dyn Node>,
     path: &str,
@@ -525,14 +521,14 @@ async fn take_from_disk(
     verdict
 }
 
-/// Counts in what has become of one of a block's bundles; whether the next one is
-/// to be looked at. The peer is told of all of them at once: it sends the block
-/// again if there is no room for one, and those that are here are known by then.
-/// One that is not acceptable is lost: ION-DTN sends what is cancelled again at
-/// once, for as long as the bundle lives.
+/// Adds the outcome of one of a block's bundles to the verdict. Returns whether to go on with the
+/// next one. The peer gets one verdict for all of them: if there is no room for one, it sends the
+/// block again, and the bundles that were taken are then known. An unacceptable bundle is dropped
+/// without cancelling the block: ION-DTN would send a cancelled block again at once, for as long as
+/// the bundle lives.
 fn judge(verdict: &mut Result<(), Reason>, taken: Result<(), Refusal>, path: &str) -> bool {
     match taken {
-        // A bundle that is here already is as good as taken.
+        // A bundle that is here already counts as taken.
         Ok(()) | Err(Refusal::Completed) => {}
         Err(Refusal::NoResources) => {
             *verdict = Err(Reason::System);
@@ -548,7 +544,7 @@ fn judge(verdict: &mut Result<(), Reason>, taken: Result<(), Refusal>, path: &st
 fn outcome(reason: Reason, by_peer: bool) -> Outcome {
     match (by_peer, reason) {
         (true, Reason::Client) => Outcome::Refused(Refusal::NotAcceptable),
-        // Unreachable among them: the neighbour's bundle agent is down, or not up yet.
+        // This includes Unreachable: the neighbour's bundle agent is down, or not up yet.
         (true, _) => Outcome::Refused(Refusal::NoResources),
         (false, _) => Outcome::Broken { acknowledged: 0 },
     }

@@ -1,5 +1,5 @@
-//! The sessions with one neighbour: the one that this node begins, kept up, and over
-//! TCP those that the neighbour begins.
+//! The sessions with one neighbour: the one that this node begins and keeps up, and over TCP those
+//! that the neighbour begins.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,8 +19,8 @@ use crate::{datagrams, ecla, licklider, reading, socket, stream};
 /// How long the neighbour's host has to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Connections of one neighbour at once: a new one ends the oldest, so that
-/// those of a run that has ended hold up nobody.
+/// Connections of one neighbour at once. A further one ends the oldest, so that connections of an
+/// ended run do not block new ones.
 const CONNECTIONS: usize = 4;
 
 /// Keeps the sessions with one neighbour. Dropping it ends them.
@@ -37,7 +37,7 @@ impl Neighbour {
         Neighbour::begin(config, node, false)
     }
 
-    /// The same, held from the beginning ([`Neighbour::hold`]).
+    /// As [`Neighbour::spawn`], but held from the beginning ([`Neighbour::hold`]).
     pub fn spawn_held(config: Config, node: Arc<dyn Node>) -> Neighbour {
         Neighbour::begin(config, node, true)
     }
@@ -68,7 +68,7 @@ impl Neighbour {
         }
     }
 
-    /// Begins no session for as long as it is held; one that is up goes on.
+    /// While held, begins no session; one that is up continues.
     pub fn hold(&self, held: bool) {
         self.held.send_replace(held);
     }
@@ -132,7 +132,7 @@ impl Keeper {
         }
     }
 
-    /// Dials, and carries what goes by that, over and over.
+    /// Dials, and runs the session, again and again.
     async fn keep_stream(self, framing: Framing) {
         let mut failures = 0;
         while self.may_begin().await {
@@ -195,7 +195,7 @@ impl Keeper {
         }
     }
 
-    /// Binds a socket, and carries what goes over it.
+    /// Binds a socket, and runs the session over it.
     async fn keep_datagrams(self) {
         let mut failures = 0;
         while self.may_begin().await {
@@ -222,7 +222,7 @@ impl Keeper {
         }
     }
 
-    /// Waits until a session may begin; whether it ever may.
+    /// Waits until a session may begin. Returns false if it never may.
     async fn may_begin(&self) -> bool {
         let mut held = self.held.subscribe();
         let free = held.wait_for(|held| !held);

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Time that may be made up for when a timer was late.
+/// How much delay of a late timer may be made up for.
 const BURST: Duration = Duration::from_millis(10);
 
-/// The rate, and the moment from which the next packet may go.
+/// The rate, and the moment from which the next packet may be sent.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// bit/s of IP bytes, whatever is allocated.
@@ -23,7 +23,7 @@ impl Pace {
         }
     }
 
-    /// Another rate is allocated; what went at the one before is forgotten.
+    /// Sets another allocated rate, and forgets what was sent at the previous one.
     pub(crate) fn set(&mut self, now: Instant, ip_bps: Option<u64>) {
         let rates = [ip_bps, self.ceiling_bps];
         let rate_bps = rates.into_iter().flatten().min();
@@ -37,7 +37,7 @@ impl Pace {
         self.rate_bps
     }
 
-    /// When the next packet may go; none at a rate of 0.
+    /// When the next packet may be sent; none at a rate of 0.
     pub(crate) fn next(&self) -> Option<Instant> {
         (self.rate_bps != Some(0)).then_some(self.next)
     }

@@ -1,4 +1,4 @@
-//! A session by which only the neighbour sends: a connection that it has made.
+//! A session on which only the neighbour sends: a connection that it has made.
 
 use std::future::poll_fn;
 use std::io;
@@ -47,7 +47,7 @@ pub(crate) async fn listen(config: &Config) -> TcpListener {
 pub(crate) async fn accept(config: &Config, listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         let Ok((stream, source)) = listener.accept().await else {
-            // Out of descriptors, for a moment.
+            // Descriptors have run out for the moment.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -85,7 +85,7 @@ pub(crate) async fn run(
     orders.end(&**node, id, [], down);
 }
 
-/// The length of a bundle that has ended, bytes, and what became of it.
+/// The length of a bundle that has ended, bytes, and its outcome.
 type Taken = (u64, Result<(), Refusal>);
 
 /// A long bundle that is coming.
@@ -94,7 +94,7 @@ enum Long {
     InPieces(Box<dyn Intake>),
     /// It is kept until it is whole.
     InMemory(BytesMut),
-    /// The node does not take it: it is read to its end, and so lost.
+    /// The node does not take it: the rest is read and discarded.
     Refused(Refusal),
 }
 
@@ -104,9 +104,9 @@ struct Connection<'a> {
     stream: TcpStream,
     decoder: Decoder,
     buffer: Vec<u8>,
-    /// What of the buffer was read and not looked at yet.
+    /// The part of the buffer that was read and not decoded yet.
     unread: Range<usize>,
-    /// The long bundle that is coming, and its length as its head tells it, bytes.
+    /// The long bundle that is being received, and its declared length, bytes.
     long: Option<(u64, Long)>,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Connection<'a> {
                         received_bytes,
                         ..PathFigures::default()
                     });
-                    // There is nobody to tell: what is not taken is lost.
+                    // This cannot be reported to the sender: a bundle that is not taken is lost.
                     if let Err(refusal) = taken {
                         info!(path = self.config.path, %refusal, "a bundle is not taken");
                     }
@@ -164,8 +164,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Takes the next frame, or what there is of it; the bundle that it ends. Nothing
-    /// more is read while the node has not taken what was.
+    /// Takes the next frame, or the part of it that is there. Returns the bundle that it ends.
+    /// Nothing more is read until the node has taken what was read.
     async fn take_frame(&mut self, id: SessionId) -> Result<Option<Taken>, Down> {
         if self.unread.is_empty() {
             let read = self.stream.read(&mut self.buffer).await;
@@ -231,8 +231,8 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// Waits until the node ends the session: nothing else that it asks concerns one by
-/// which nothing is sent.
+/// Waits until the node ends the session: its other commands do not concern a session that sends
+/// nothing.
 async fn told_to_end(commands: &mut UnboundedReceiver<Command>) -> Down {
     loop {
         match commands.recv().await {

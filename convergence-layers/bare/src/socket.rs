@@ -11,13 +11,13 @@ use underpass_cla::set_buffers;
 
 use crate::config::Config;
 
-/// What may arrive at a UDP socket while the process is busy, bytes.
+/// Bytes that a UDP socket can buffer while the process is busy.
 const UDP_BUFFER_BYTES: u32 = 4 << 20;
 
 /// Bytes that the kernel may hold unsent: about a bundle.
 const UNSENT_BYTES: u32 = 128 << 10;
 
-/// A peer that is gone without a word is noticed after so long.
+/// How long it takes to notice a peer that vanished silently.
 const SILENCE: Duration = Duration::from_secs(60);
 
 fn prepare(socket: &Socket, config: &Config) -> io::Result<()> {
@@ -43,8 +43,8 @@ pub(crate) fn udp(config: &Config) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// Sends a datagram now or not at all; the runtime need not have heard yet that
-/// the socket can be written to.
+/// Sends a datagram now or not at all, even if the runtime does not know yet that the socket is
+/// writable.
 pub(crate) fn send_now(socket: &UdpSocket, datagram: &[u8], to: SocketAddr) -> io::Result<()> {
     SockRef::from(socket).send_to(datagram, &to.into())?;
     Ok(())
@@ -73,7 +73,7 @@ pub(crate) async fn dial(config: &Config) -> io::Result<TcpStream> {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
-    // The same address as it listens at: the neighbour goes by it.
+    // The same address at which it listens: the neighbour recognises this node by it.
     let own = config.listen.ip().to_canonical();
     let fits = own.is_ipv4() == config.remote.is_ipv4();
     let local = if fits { own } else { any };
@@ -86,7 +86,7 @@ pub(crate) async fn dial(config: &Config) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The kernel finds out that the peer's host is gone.
+/// Lets the kernel detect that the peer's host is gone.
 pub(crate) fn expect_life(stream: &TcpStream) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(SILENCE)

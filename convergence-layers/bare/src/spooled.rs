@@ -1,5 +1,5 @@
-//! Blocks of LTP that are too long for memory: what comes of them waits on the disk until
-//! they are whole, and goes to the node from there.
+//! Blocks of LTP that are too long for memory: their parts wait on disk until they are complete,
+//! and go to the node from there.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -16,18 +16,18 @@ use underpass_payloads::{Refused, Spool};
 use crate::aggregated::{HEAD_BYTES, next_bytes};
 use crate::handle::{self, PIECE_BYTES};
 
-/// Blocks on the disk at once that are not whole.
+/// Most incomplete blocks on disk at once.
 const MOST_BLOCKS: usize = 16;
 
-/// What is read at once where a bundle's end is looked for, bytes: its payload, which is
-/// most of it, is passed over.
+/// Bytes that are read at once to find a bundle's end; its payload, which is most of it, is
+/// skipped.
 const HEADS_BYTES: u64 = 4 << 10;
 
-/// The long blocks of a session that are not whole.
+/// The long blocks of a session that are not complete.
 #[derive(Default)]
 pub(crate) struct Spools {
     blocks: HashMap<BlockId, Spooling>,
-    /// Pieces on their way to the disk: of each block some at a time, in their order.
+    /// Pieces that are being written to disk: some of each block at a time, in order.
     pub(crate) writing: JoinSet<Wrote>,
     begun: u64,
 }
@@ -75,7 +75,7 @@ impl Spools {
         self.write(node, id, block);
     }
 
-    /// Has those pieces of a block written that wait, once those before them are.
+    /// Writes the waiting pieces of a block, once earlier ones are written.
     pub(crate) fn write(&mut self, node: &Arc<dyn Node>, id: SessionId, block: BlockId) {
         let has_place = self.blocks.len() <= MOST_BLOCKS;
         let spooling = self.blocks.get_mut(&block);
@@ -108,7 +108,7 @@ impl Spools {
         });
     }
 
-    /// Pieces are written, or cannot be.
+    /// Pieces were written, or could not be.
     ///
     /// # Errors
     /// When their block is to be cancelled for this reason.
@@ -129,7 +129,7 @@ impl Spools {
         }
     }
 
-    /// A block of which all is on the disk, with its length.
+    /// A block that is on disk as a whole, with its length.
     pub(crate) fn take(&mut self, block: BlockId) -> Option<(Arc<Spool>, u64)> {
         let spooling = self.blocks.get(&block)?;
         let bytes = spooling.bytes?;
@@ -141,7 +141,8 @@ impl Spools {
         Some((spool, bytes))
     }
 
-    /// A block does not become whole: how many pieces of it have waited, and their bytes.
+    /// Forgets a block that will not become complete. Returns how many of its pieces were waiting,
+    /// and their bytes.
     pub(crate) fn forget(&mut self, block: BlockId) -> (usize, usize) {
         let Some(forgotten) = self.blocks.remove(&block) else {
             return (0, 0);
@@ -151,8 +152,7 @@ impl Spools {
     }
 }
 
-/// Lets what is on the disk of a block go, beside the session: that takes the disk a
-/// while.
+/// Deletes a block from disk, in a separate task, since the disk needs some time for it.
 pub(crate) fn let_go(spool: Option<Arc<Spool>>) {
     spawn_blocking(move || drop(spool));
 }
@@ -162,9 +162,8 @@ fn count(pieces: &[(u64, Bytes)]) -> (usize, usize) {
     (pieces.len(), bytes.sum())
 }
 
-/// Writes pieces in their order. Each call has its price, whatever the number of its
-/// bytes, so a piece that begins where the one before it ends goes with that one. Waits
-/// for the disk.
+/// Writes pieces in order. Each call has a fixed cost, whatever its length, so adjacent pieces are
+/// written together. Waits for the disk.
 fn write(spool: &Spool, pieces: &[(u64, Bytes)]) -> Result<(), Refused> {
     let (mut start, mut run) = (0, Vec::new());
     for (offset, bytes) in pieces {
@@ -181,15 +180,15 @@ fn write(spool: &Spool, pieces: &[(u64, Bytes)]) -> Result<(), Refused> {
     spool.write_at(&run, start)
 }
 
-/// The bundles of a block that is on the disk, in their order.
+/// The bundles of a block on disk, in order.
 pub(crate) struct SpooledBundles {
     spool: Arc<Spool>,
     /// Where the next one begins.
     at: u64,
     /// The block's length.
     bytes: u64,
-    /// What was read from there on: short ones are read many at once, so that a block of
-    /// very many costs little more than its bytes.
+    /// The bytes read from there on: many short bundles are read at once, so that a block with very
+    /// many costs little more than its bytes.
     read: Bytes,
 }
 
@@ -201,7 +200,7 @@ pub(crate) enum Found {
     OnDisk(SpooledBundle),
 }
 
-/// More has to be read to tell where a bundle ends.
+/// More has to be read to find a bundle's end.
 struct Unread;
 
 impl SpooledBundles {
@@ -253,7 +252,7 @@ impl SpooledBundles {
         };
         let length = next_bytes(rest, head_at).ok()?;
         let length = usize::try_from(length).ok()?;
-        // One that is kept must not keep the others in memory.
+        // A bundle that is kept must not keep the others in memory.
         let bundle = Bytes::copy_from_slice(self.read.get(..length)?);
         self.read.advance(length);
         self.at += length as u64;
@@ -262,8 +261,8 @@ impl SpooledBundles {
 }
 
 impl Found {
-    /// Hands the bundle to the node; one of up to `whole_bytes` in one piece, if the node
-    /// does not take it piece by piece.
+    /// Hands the bundle to the node; in one piece, up to `whole_bytes`, if the node does not take
+    /// it piece by piece.
     ///
     /// # Errors
     /// When the node does not take it.
@@ -342,7 +341,7 @@ impl SpooledBundle {
         poll_fn(|cx| intake.poll_end(cx)).await
     }
 
-    /// So many bytes of it from a place on, or all that there are.
+    /// `bytes` bytes of it from a place on, or all that there are.
     async fn read(&self, at: u64, bytes: u64) -> Result<Bytes, Refusal> {
         let bytes = bytes.min(self.bytes - at);
         read(self.spool.clone(), self.start + at, bytes).await
@@ -376,7 +375,7 @@ struct Heads<'a> {
     spool: &'a Spool,
     start: u64,
     rest: u64,
-    /// What was read last, and where it begins behind `start`.
+    /// The last bytes read, and where they begin, counted from `start`.
     at: u64,
     read: Vec<u8>,
 }
@@ -407,7 +406,7 @@ mod tests {
 
     use super::*;
 
-    /// A bundle's outline: an array with a byte string of so many bytes.
+    /// A bundle's outline: an array with a byte string of `bytes` bytes.
     fn outline(bytes: u32) -> Vec<u8> {
         let mut bundle = vec![0x9f, 0x5a];
         bundle.extend_from_slice(&bytes.to_be_bytes());
@@ -449,7 +448,7 @@ mod tests {
         spool.read_at(&mut read, 0).expect("all of it is there");
         assert_eq!(&read[..8], b"abcdefgh");
         assert!(read[8..] == whole);
-        // Each takes its room, also where another one is.
+        // Each takes its own room, even beside another one.
         assert_eq!(payloads.used(), (1, 10 + whole.len() as u64));
     }
 
@@ -460,7 +459,7 @@ mod tests {
         let whole = bundles.concat();
         let spool = Arc::new(payloads.spool(1).expect("there is room"));
         spool.write_at(&whole, 0).expect("there is room");
-        // What is behind the block is none of it.
+        // Bytes after the block do not belong to it.
         let end = whole.len() as u64;
         spool.write_at(&outline(40), end).expect("there is room");
         let mut found = SpooledBundles::of(spool, end);

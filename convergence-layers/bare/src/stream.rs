@@ -1,5 +1,4 @@
-//! A session over TCP by which only this node sends: the connection that it has
-//! dialled.
+//! A session over TCP on which only this node sends: the connection that it has dialled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,16 +18,16 @@ use crate::handle::{self, Command, Orders};
 use crate::pace::Pace;
 use crate::socket;
 
-/// How often a silent session says that it is there, as ION-DTN does.
+/// How often a silent session sends a keepalive, as ION-DTN does.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// How often it is looked what the peer's TCP has, while anything is missing.
+/// How often the peer's TCP acknowledgements are checked, while any is missing.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// What goes to the kernel at once, bytes.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// What is read of a payload on disk at once, bytes.
+/// Bytes of a payload that are read from disk at once.
 const READ_BYTES: u64 = 256 << 10;
 
 /// The header of TCP in each packet, bytes.
@@ -41,7 +40,7 @@ enum Piece {
     File(Arc<PayloadFile>, u64),
 }
 
-/// A bundle whose bytes are with the kernel, or on their way there.
+/// A bundle whose bytes are in the kernel, or being written to it.
 struct Sent {
     key: u64,
     /// Bytes of the connection up to its end.
@@ -61,7 +60,7 @@ pub(crate) struct Session<'a> {
     closing: bool,
     /// Bytes that wait to be written.
     waiting: VecDeque<Piece>,
-    /// The next part of the payload on disk that is first of them.
+    /// The next part of the first bundle's payload on disk.
     reading: Option<JoinHandle<std::io::Result<Bytes>>>,
     sent: VecDeque<Sent>,
     queued_bytes: u64,
@@ -195,8 +194,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Begins to read what is written next, if it is on disk; whether there is
-    /// something to write.
+    /// Begins to read what is written next, if it is on disk. Returns whether there is something to
+    /// write.
     fn read_ahead(&mut self) -> bool {
         let Some(Piece::File(file, offset)) = self.waiting.front() else {
             return !self.waiting.is_empty();
@@ -213,7 +212,7 @@ impl<'a> Session<'a> {
         false
     }
 
-    /// Puts a part of the payload on disk that is written next before the rest.
+    /// Puts a part of the present payload, read from disk, before the rest.
     fn supply(&mut self, part: Bytes) -> std::io::Result<()> {
         let Some(Piece::File(file, offset)) = self.waiting.front_mut() else {
             return Err(std::io::Error::other("no payload was to be read"));
@@ -254,7 +253,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The neighbour has nothing to say here; that it has closed is learned.
+    /// The neighbour sends nothing here; reading only detects that it has closed.
     fn discard(&self) -> std::io::Result<()> {
         let mut bytes = BytesMut::with_capacity(1024);
         match self.stream.try_read_buf(&mut bytes) {
@@ -277,7 +276,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Tells the node which bundles are there, and that it may offer another.
+    /// Reports to the node which bundles have arrived, and whether it may offer another.
     fn look(&mut self, id: SessionId) -> std::io::Result<()> {
         let unacknowledged = socket::unacknowledged(&self.stream)?;
         let there = self.written_bytes.saturating_sub(unacknowledged);
@@ -305,7 +304,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The part of a payload that is being read; never, if none is.
+/// The part of a payload that is being read; waits for ever if none is.
 async fn part_of(
     reading: &mut Option<JoinHandle<std::io::Result<Bytes>>>,
 ) -> std::io::Result<Bytes> {

@@ -1,4 +1,4 @@
-//! How long a peer's beacons are on their way, beyond the least.
+//! How much longer than the least a peer's beacons take.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,39 +6,39 @@ use std::time::{Duration, Instant};
 use crate::timing::INTERVAL;
 use crate::wire::Sequence;
 
-/// By how much the least may rise, as a part of the time that passes: clocks of
-/// two nodes run apart, by 100 ppm each at the most where nobody sets them.
+/// How fast the least delay may rise, as a fraction of the elapsed time: the clocks of two nodes
+/// drift apart, by at most 100 ppm each if they are not synchronised.
 const DRIFT: f64 = 200e-6;
 
-/// What a beacon was late counts for so long: the next one is lost now and then,
-/// and a queue is longer in between than when it is looked at.
+/// How long the lateness of a beacon counts: the next one may be lost, and a queue may be longer
+/// between two readings than at either of them.
 const COUNTS: Duration = Duration::from_millis(400);
 
-/// Without a beacon for so long, nothing is known.
+/// After this long without a beacon, nothing is known.
 pub(crate) const KNOWN: Duration = Duration::from_secs(1);
 
-/// Beacons are 150 ms apart, so more of them do not count.
+/// Most beacons that are remembered: they are 150 ms apart, so older ones do not count.
 const MOST: usize = 8;
 
-/// A way that has become longer by up to `LONGEST_STEP` (a satellite took over from
-/// another) shows in so many beacons, of which more than half come within `STEADY`
-/// of the earliest. A queue of that length comes and goes, or is as deep as that
-/// because it is always full, and then the sender finds that out.
+/// The path may become longer by up to `LONGEST_STEP` when a satellite takes over from another.
+/// This many beacons show it, if more than half of them come within `STEADY` of the earliest. A
+/// queue of that length instead comes and goes; or it is always full, and then the sender detects
+/// that.
 const STEP_BEACONS: usize = 5;
 const STEADY: Duration = Duration::from_millis(2);
 const LONGEST_STEP: Duration = Duration::from_millis(50);
 
-/// The delays of one peer's beacons. Its clock and this node's have nothing to do
-/// with each other: only differences count.
+/// The delays of one peer's beacons. Its clock and this node's are unrelated: only differences
+/// count.
 #[derive(Debug)]
 pub(crate) struct Delays {
     begun: Instant,
-    /// The peer's run, of which the numbers are milliseconds.
+    /// The peer's run; the beacons' numbers are milliseconds of it.
     incarnation: Option<u64>,
-    /// The least delay when it was last looked at, ms by two unrelated clocks.
+    /// The least delay at the last update, ms by two unrelated clocks.
     least: f64,
     least_at: Instant,
-    /// How late the last beacons were, by when they came.
+    /// The lateness of the last beacons, with the times of their arrival.
     late: VecDeque<(Instant, Duration)>,
 }
 
@@ -89,7 +89,7 @@ impl Delays {
         (steady && earliest > STEADY && earliest <= LONGEST_STEP).then_some(earliest)
     }
 
-    /// How late the peer's last beacon was; `None` while none comes.
+    /// The lateness of the peer's last beacon; `None` while none comes.
     pub fn last(&self, now: Instant) -> Option<Duration> {
         let (_, late) = self.late.back().filter(|(at, _)| now < *at + KNOWN)?;
         Some(*late)
@@ -104,8 +104,7 @@ impl Delays {
         }
     }
 
-    /// How late the peer's beacons are at present, at the most; `None` while
-    /// none comes.
+    /// The largest recent lateness of the peer's beacons; `None` while none comes.
     pub fn late(&self, now: Instant) -> Option<Duration> {
         let (last, late) = self.late.back().filter(|(at, _)| now < *at + KNOWN)?;
         let recent = self.late.iter().filter(|(at, _)| *last < *at + COUNTS);
@@ -126,7 +125,8 @@ mod tests {
         }
     }
 
-    /// A peer whose clock gains `ppm` on this node's, with a queue now and then.
+    /// The largest error for a peer whose clock gains `ppm` on this node's, with a queue now and
+    /// then.
     fn longest_error_ms(ppm: f64, minutes: u32) -> f64 {
         let start = Instant::now();
         let mut delays = Delays::new(start);
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// What is told at the end, ms, of beacons that were so late, 150 ms apart.
+    /// The final result, ms, for beacons with this lateness, 150 ms apart.
     fn told_ms(late_ms: impl IntoIterator<Item = u32>) -> f64 {
         let start = Instant::now();
         let mut delays = Delays::new(start);
@@ -174,11 +174,11 @@ mod tests {
         assert!(told_ms(steps[..9].iter().copied()) > 11.0);
         assert!(told_ms(steps[..10].iter().copied()) < 1.0);
         assert!(told_ms(steps[..14].iter().copied()) > 27.0);
-        // Also beside what comes and goes.
+        // Also if some beacons are later at times.
         let beside = [40, 40, 61, 40, 55];
         assert!(told_ms(steps[..10].iter().copied().chain(beside)) < 22.0);
         assert!(told_ms(steps.into_iter().chain([10])) < 1.0);
-        // No satellite is so much further away than the one before.
+        // No satellite is this much further away than the previous one.
         assert!(told_ms([0; 5].into_iter().chain([60; 40])) > 57.0);
     }
 

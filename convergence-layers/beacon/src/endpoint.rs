@@ -1,4 +1,4 @@
-//! One socket's beacons: whom they go to, and which of those that come count.
+//! One socket's beacons: where they are sent, and which received ones count.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,18 +9,17 @@ use crate::key::Key;
 use crate::timing::Timing;
 use crate::wire::{BEACON_BYTES, Beacon, KeyId, Kind, Late, Sequence};
 
-/// Keys kept of one peer. Each session brings one, and a peer may still use
-/// that of a session which has ended here.
+/// Most keys of one peer. Each session brings one, and a peer may still use the key of a session
+/// that has ended here.
 const KEYS_PER_PEER: usize = 64;
 
-/// A beacon that comes back counts only if it is not older than this, ms.
+/// A returned beacon counts only if it is not older than this, ms.
 const RECENT_MS: u32 = 600_000;
 
-/// Beacons with unknown keys that are given back each second, of all senders.
+/// Most beacons with unknown keys that are returned each second, for all senders together.
 const GIVEN_BACK_PER_S: u32 = 100;
 
-/// A key is not given up before it has been in use for so long: the peer may
-/// learn of it a little later than this node does.
+/// A key is kept at least this long: the peer may get it a little later than this node.
 const KEY_GRACE: Duration = Duration::from_secs(2);
 
 /// Names a peer for its owner.
@@ -34,11 +33,11 @@ pub struct PeerConfig {
     pub node: u32,
     /// Round-trip time without load.
     pub rtt: Duration,
-    /// Where it is; none if that is learnt from its beacons, as it must be
-    /// where addresses are translated on the way.
+    /// Its address; none if that is learned from its beacons, as is necessary if addresses are
+    /// translated on the way.
     pub address: Option<SocketAddr>,
-    /// How long it may be silent before it is called ever more seldom; where
-    /// it calls by itself, that costs nothing at its return.
+    /// How long it may be silent before beacons to it become rarer and rarer. If it sends beacons
+    /// by itself, this delays nothing at its return.
     pub patience: Duration,
 }
 
@@ -51,16 +50,15 @@ pub struct Signs {
     pub sent: Option<Instant>,
 }
 
-/// How long queues hold up what goes between this node and a peer: how much later
-/// than the least beacons come. A peer that lies can make this anything.
+/// How long queues delay packets between this node and a peer: how much later than the least the
+/// beacons come. A lying peer can report any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delayed {
-    /// What comes from the peer, at the most lately.
+    /// Packets from the peer: the largest recent delay.
     pub from_peer: Option<Duration>,
     /// What goes to it, as its last beacon told.
     pub to_peer: Option<Duration>,
-    /// How old the latter may be beside the round trip: the time from one beacon to
-    /// the next, there and back.
+    /// How old `to_peer` may be beyond a round trip: the interval of beacons in both directions.
     pub told_each: Duration,
 }
 
@@ -69,12 +67,12 @@ pub struct Delayed {
 pub enum Event {
     /// An authentic beacon came.
     Heard(PeerId),
-    /// The same, and it says that the peer hears nothing of this end: nothing by any
-    /// way for a round trip, and no beacon for a second.
+    /// The same, and it says that the peer hears nothing of this end: nothing at all for a round
+    /// trip, and no beacon for a second.
     Deaf(PeerId),
     /// An authentic beacon came by which the peer lets the link rest.
     Resting(PeerId),
-    /// The peer runs without knowing the key: it has lost all sessions.
+    /// The peer runs but does not know the key: it has lost all sessions.
     KeyUnknown(PeerId),
 }
 
@@ -114,7 +112,7 @@ struct Peer {
     delays: Delays,
     /// What its last one told of this end's.
     told: Option<(Instant, Late)>,
-    /// It tells of this end's beacons: where it does not, it has heard none lately.
+    /// Whether it reports on this end's beacons; if not, it has heard none lately.
     tells: bool,
     /// Where beacons go.
     address: Option<SocketAddr>,
@@ -133,7 +131,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Whether a beacon has a number that was sent lately, if it was sent.
+    /// Whether a beacon, if it was sent from here, has a recent number.
     fn sent_lately(&self, beacon: &Beacon) -> bool {
         let Sequence {
             incarnation,
@@ -160,23 +158,22 @@ pub struct Endpoint {
     peers: HashMap<PeerId, Peer>,
     /// Those whose address is configured.
     dialled: Vec<PeerId>,
-    /// By key id and the node that uses it: one configured key may serve many.
+    /// By key id and the node that uses it: several nodes may share one configured key.
     keys: HashMap<(KeyId, u32), Known>,
     deadlines: BTreeSet<(Instant, PeerId)>,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
     counters: Counters,
-    /// The second in which beacons were last given back, and how many.
+    /// The second in which beacons were last returned, and how many.
     given_back: Option<(Instant, u32)>,
     started: Instant,
 }
 
 impl Endpoint {
-    /// An endpoint of node `node` in its run `incarnation`, which is greater
-    /// than in every run before and began at `started`. The numbers of beacons
-    /// are milliseconds since then, for every endpoint of the run: so a peer that
-    /// was removed and comes back is believed, and sees how long they are on
-    /// their way.
+    /// An endpoint of node `node` in its run `incarnation`, which began at `started` and has a
+    /// greater number than every earlier run. The numbers of beacons are milliseconds since
+    /// `started`, for every endpoint of the run. So an endpoint that is made again is still
+    /// believed, and peers can measure how long its beacons take.
     pub fn new(node: u32, incarnation: u64, started: Instant) -> Endpoint {
         Endpoint {
             node,
@@ -240,7 +237,7 @@ impl Endpoint {
         }
     }
 
-    /// Sets a peer's round trip, by which its beacons are timed.
+    /// Sets a peer's round trip, which determines the interval of its beacons.
     pub fn set_rtt(&mut self, id: PeerId, rtt: Duration) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.config.rtt = rtt;
@@ -249,8 +246,8 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// Adds a key that the peer knows too, or is about to. The side that knows
-    /// the other's address uses it at once, the other follows.
+    /// Adds a key that the peer knows too, or is about to. The side that knows the other's address
+    /// uses it at once; the other side follows.
     pub fn add_key(&mut self, now: Instant, id: PeerId, key: Key) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
@@ -261,7 +258,7 @@ impl Endpoint {
             peer.key_since = now;
             peer.timing.restart(now);
         }
-        // One that is known keeps its number, or its beacons would count again.
+        // A known key keeps its number; otherwise old beacons would count again.
         self.keys.entry(name).or_insert_with(|| {
             peer.keys.push_back(name.0);
             Known {
@@ -278,8 +275,8 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// Sends a peer no more beacons until one of it is heard here: it has
-    /// gone to another endpoint of this node.
+    /// Sends a peer no more beacons until one of its own arrives here: it now uses another endpoint
+    /// of this node.
     pub fn leave(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.address = peer.config.address;
@@ -290,8 +287,8 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// Wants the peer's beacons beside whatever else it sends, for the next two
-    /// seconds, so that [`Endpoint::delayed`] is known.
+    /// Asks the peer for beacons beside its other traffic, for the next two seconds, so that
+    /// [`Endpoint::delayed`] is known.
     pub fn want(&mut self, now: Instant, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.timing.want(now);
@@ -299,8 +296,8 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// Lets the link to a peer rest, since nothing is to be sent on it and its bytes are
-    /// dear, or wakes it. Only if the peer lets it rest, too, beacons become rare.
+    /// Lets the link to a peer rest, since there is nothing to send and its bytes are expensive, or
+    /// wakes it. Beacons become rare only if the peer lets it rest, too.
     pub fn let_rest(&mut self, now: Instant, id: PeerId, may: bool) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.timing.let_rest(now, may);
@@ -308,8 +305,8 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// Sets how far apart beacons are that probe a peer, and those that answer its own
-    /// probes; never more than [`crate::INTERVAL`].
+    /// Sets the interval of beacons that probe a peer, and of those that answer its own probes; at
+    /// most [`crate::INTERVAL`].
     pub fn set_probe_interval(&mut self, id: PeerId, interval: Duration) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.timing.set_probe_interval(interval);
@@ -317,8 +314,8 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// The peer owes an answer of the convergence layer: it is probed until it is heard,
-    /// for the time `lasting` at most.
+    /// The peer owes an answer of the convergence layer: probes it until it is heard, at most for
+    /// `lasting`.
     pub fn probe(&mut self, now: Instant, id: PeerId, lasting: Duration) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.timing.probe(now + lasting);
@@ -326,9 +323,9 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// Sets how far apart, by this end's rate, beacons are that go to a peer: as far
-    /// where it wants them beside other traffic, and on an idle link as far as the
-    /// time after which its silence is a blockage allows.
+    /// Sets the interval of beacons to a peer according to this end's rate. It applies if the peer
+    /// wants them beside other traffic. On an idle link it also applies, up to what the time allows
+    /// after which silence is a blockage.
     pub fn set_pace(&mut self, id: PeerId, pace: Duration) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.timing.set_pace(pace);
@@ -341,7 +338,7 @@ impl Endpoint {
         self.peers.get(&id).map_or(0, |peer| peer.moved)
     }
 
-    /// How long queues hold up what goes between this node and a peer.
+    /// How long queues delay packets between this node and a peer.
     pub fn delayed(&self, now: Instant, id: PeerId) -> Delayed {
         let Some(peer) = self.peers.get(&id) else {
             return Delayed::default();
@@ -367,7 +364,7 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// Peers whose beacon is due, unless [`Endpoint::note`] puts it off.
+    /// Peers whose beacon is due, unless [`Endpoint::note`] postpones it.
     pub fn due(&self, now: Instant) -> Vec<PeerId> {
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
@@ -386,8 +383,8 @@ impl Endpoint {
         }
     }
 
-    /// A datagram came at `now`, which may be a little before other calls' `now`:
-    /// what counts is when it arrived, not when it was read.
+    /// A datagram came at `now`, its time of arrival, which may be a little before the `now` of
+    /// earlier calls.
     pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         match Beacon::parse(datagram) {
             None => self.counters.malformed += 1,
@@ -426,7 +423,7 @@ impl Endpoint {
             self.counters.forged += 1;
             return;
         }
-        // An older one that was overtaken says nothing new either.
+        // An older beacon that was overtaken brings no news either.
         if known.highest >= Some(beacon.sequence) {
             self.counters.replayed += 1;
             return;
@@ -456,7 +453,7 @@ impl Endpoint {
         if beacon.wants {
             peer.timing.wanted(now);
         }
-        // On a link that rests nothing is told, and nothing sent that could be lost.
+        // On a resting link the peer reports nothing, and nothing is sent that could be lost.
         self.events.push_back(match beacon.rests {
             _ if hears_nothing && !peer.timing.rests() => Event::Deaf(id),
             true => Event::Resting(id),
@@ -465,9 +462,8 @@ impl Endpoint {
         self.reschedule(id);
     }
 
-    /// Tells a sender that its key means nothing here, by its own datagram:
-    /// so only who has seen the beacon can say it, and no byte more goes back
-    /// than came.
+    /// Tells a sender that its key is unknown here, by returning its own datagram. So only a node
+    /// that has seen the beacon can say this, and no more bytes go back than came.
     fn give_back(&mut self, now: Instant, to: SocketAddr, datagram: &[u8]) {
         let (begun, count) = self
             .given_back
@@ -483,8 +479,8 @@ impl Endpoint {
         }
     }
 
-    /// An own beacon came back, unless somebody made that up. Only who dials
-    /// has to know: the other side waits for sessions.
+    /// One of this node's beacons came back, or a forgery of one. Only the dialling side needs to
+    /// know: the other side waits for sessions.
     fn take_back(&mut self, now: Instant, beacon: &Beacon, datagram: &[u8]) {
         let peers = &self.peers;
         let sealed = |id: &&PeerId| {
@@ -528,7 +524,7 @@ impl Endpoint {
             node: self.node,
             sequence: number.max(peer.sequence),
         };
-        // A peer of an older build drops what it does not know.
+        // A peer of an older build drops beacons that it does not understand.
         let rests = !beacon.rests && peer.timing.offers(now);
         let sequence = beacon.sequence.next();
         let offer = rests.then_some(Beacon {

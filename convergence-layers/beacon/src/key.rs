@@ -47,7 +47,7 @@ impl Key {
     /// The key of a secret in hexadecimal digits.
     ///
     /// # Errors
-    /// When there are not 64 of them and nothing else.
+    /// Unless there are exactly 64 of them and nothing else.
     pub fn from_hex(text: &str) -> Result<Key, SecretError> {
         let text = text.as_bytes();
         if text.len() != 2 * SECRET_BYTES {
@@ -76,8 +76,8 @@ impl Key {
         datagram
     }
 
-    /// Whether a datagram that [`Beacon::parse`] took was sealed with this
-    /// key, be it a beacon or one that was given back.
+    /// Whether a datagram that [`Beacon::parse`] accepted was sealed with this key, be it a beacon
+    /// or a returned one.
     pub fn is_authentic(&self, datagram: &[u8]) -> bool {
         let Some((head, tag)) = datagram.split_first_chunk::<HEAD_BYTES>() else {
             return false;
@@ -87,7 +87,7 @@ impl Key {
             head[0] = *first;
             let expected = hmac::sign(&self.hmac, &head);
             let expected = &expected.as_ref()[..BEACON_BYTES - HEAD_BYTES];
-            // In constant time, so that no tag is found byte by byte.
+            // In constant time, so that a tag cannot be found byte by byte.
             bool::from(expected.ct_eq(tag))
         })
     }

@@ -1,9 +1,9 @@
-//! Beacons: authenticated UDP datagrams beside a convergence layer, by which
-//! both ends of a hop learn that the link is there.
+//! Beacons: authenticated UDP datagrams beside a convergence layer, by which both ends of a hop
+//! learn that the link works.
 //!
-//! TCP doubles its time-outs while a link is blocked, so nothing that rests on
-//! it can tell soon that the link is back. A beacon can: it is sent at fixed
-//! intervals, costs next to nothing, and the first one heard is the news.
+//! TCP doubles its time-outs while a link is blocked, so nothing that relies on TCP notices soon
+//! that the link is back. Beacons are sent at fixed intervals and cost very little; the first one
+//! heard shows that the link is back.
 //!
 //! [`Endpoint`] is the protocol without socket and clock; [`Beacons`] moves
 //! its datagrams over UDP. `docs/beacons.md` specifies both sides.

@@ -19,37 +19,36 @@ mod arrival;
 
 use arrival::Arrivals;
 
-/// Datagrams read before it is the timers' turn again: a flood does not keep
-/// beacons from leaving.
+/// Datagrams that are read before the timers have their turn again: a flood must not keep beacons
+/// from leaving.
 const READ_AT_ONCE: usize = 64;
 
-/// With more peers than these, datagrams and timers are looked at together
-/// each `ROUND`: a wake-up for each would cost more than the datagram.
+/// With more peers than this, datagrams and timers are handled together each `ROUND`: a wake-up for
+/// each would cost more than the datagram.
 const FEW_PEERS: usize = 32;
-/// Short beside the time between beacons, and beside any hop's round trip.
+/// Short compared with the interval of beacons, and with any hop's round trip.
 const ROUND: Duration = Duration::from_millis(5);
 
 /// The node that beacons serve. Implementations return quickly.
 pub trait Node: Send + Sync + 'static {
-    /// What the convergence layer has heard and sent, asked when a beacon
-    /// would be due.
+    /// What the convergence layer has heard and sent; called when a beacon would be due.
     fn signs(&self, peer: PeerId) -> Signs;
 
     /// An authentic beacon of the peer came at `at`.
     fn heard(&self, peer: PeerId, at: Instant);
 
-    /// One came by which the peer says that it hears nothing of this end. Without more
-    /// ado, it was heard.
+    /// A beacon came in which the peer says that it hears nothing of this end. By default treated
+    /// as heard.
     fn deaf(&self, peer: PeerId, at: Instant) {
         self.heard(peer, at);
     }
 
-    /// One came by which the peer lets the link rest. Without more ado, it was heard.
+    /// A beacon came in which the peer lets the link rest. By default treated as heard.
     fn resting(&self, peer: PeerId, at: Instant) {
         self.heard(peer, at);
     }
 
-    /// The peer runs, but has none of this node's sessions any more.
+    /// The peer runs, but no longer has any of this node's sessions.
     fn key_unknown(&self, peer: PeerId);
 }
 
@@ -111,7 +110,7 @@ impl Beacons {
         endpoint: Endpoint,
         node: Arc<dyn Node>,
     ) -> io::Result<Beacons> {
-        // Without stamps a datagram counts from when it is read.
+        // Without time stamps, a datagram's arrival is the time when it is read.
         let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
         let socket = UdpSocket::from_std(socket)?;
         let local = socket.local_addr()?;
@@ -213,8 +212,8 @@ impl Shared {
         self.endpoint.lock().unwrap()
     }
 
-    /// Asks what the convergence layer knows of the peers that are due, and
-    /// sends to those that are due even so.
+    /// Asks what the convergence layer knows of the peers that are due, and sends beacons to those
+    /// that are still due after that.
     fn beacon(&self, node: &dyn Node) {
         let due = self.lock().due(Instant::now());
         // Asked outside of the lock: the answer may take system calls.
@@ -243,8 +242,8 @@ impl Shared {
         loop {
             let next = self.lock().poll_transmit();
             let Some(next) = next else { return };
-            // A beacon that does not leave is as one that was lost: another
-            // follows, and silence tells.
+            // A beacon that cannot be sent counts as lost: another follows, and silence shows the
+            // rest.
             let _ = socket.try_send_to(&next.datagram, next.to);
         }
     }
@@ -258,7 +257,7 @@ async fn drive(shared: Arc<Shared>, socket: UdpSocket, node: Arc<dyn Node>) {
         let deadline = shared.lock().next_timeout();
         tokio::select! {
             readable = socket.readable() => if readable.is_err() {
-                // Not seen on UDP sockets; the timer paces what follows.
+                // This does not happen on UDP sockets; the pause bounds its cost.
                 tokio::time::sleep(crate::timing::INTERVAL).await;
             },
             () = sleep_until(deadline) => {}

@@ -2,48 +2,48 @@
 
 use std::time::{Duration, Instant};
 
-/// Time from one beacon to the next while nothing is heard; never less
-/// otherwise. The datagram of 42 bytes makes 90 bytes of IPv6: 4.8 kbit/s.
+/// The interval of beacons while nothing is heard; it is never shorter otherwise. The datagram of
+/// 42 bytes makes 90 bytes of IPv6: 4.8 kbit/s.
 pub const INTERVAL: Duration = Duration::from_millis(150);
 
-/// A link is blocked once nothing was heard for a round trip and this.
+/// A link counts as blocked once nothing was heard for a round trip plus this.
 pub const SILENCE: Duration = Duration::from_millis(500);
 
-/// Time from one beacon to the next on a link that both ends let rest.
+/// The interval of beacons on a link that both ends let rest.
 pub const REST_INTERVAL: Duration = Duration::from_secs(8);
 
-/// For so long an end that hears nothing on such a link asks for nothing: one beacon may
-/// be lost. Silence begins to count a round trip later, when the answer is due.
+/// How long an end that hears nothing on such a link waits before it asks: one beacon may be lost.
+/// Silence begins to count a round trip later, when the answer is due.
 pub const REST_SILENCE: Duration = Duration::from_secs(20);
 
-/// An idle link is told of so often before its silence would mean a blockage:
-/// three beacons lost in a row do not make one by mistake.
+/// How many signs an idle end gives within the silence that would mean a blockage: the loss of
+/// three beacons in a row must not look like one.
 const SIGNS_PER_SILENCE: u32 = 5;
 
-/// Where the rate is small, beacons of an idle link are this part of that time
-/// apart at most: two that are lost in a row do not make a blockage by mistake,
-/// and the third may be late by a seventh of it.
+/// If the rate is small, the interval of beacons on an idle link is at most this part of that
+/// silence: the loss of two in a row does not look like a blockage, and the third may be late by a
+/// seventh of the silence.
 const SPARING: (u32, u32) = (2, 7);
 
-/// Time from one beacon to the next at most, to a peer that has been away for
-/// long: 500 of them take 45 kbit/s.
+/// The longest interval of beacons to a peer that has been away for long: beacons to 500 such peers
+/// take 45 kbit/s.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(8);
 
-/// Probes, and answers to a peer that hears nothing, are so far apart at the least,
-/// however short the hop.
+/// The shortest interval of probes, and of answers to a peer that hears nothing, however short the
+/// hop.
 const LEAST_PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A peer that has been away beyond all patience is called each time that its
-/// absence has grown by this part (1/n).
+/// A peer that has been away for longer than its patience gets a beacon each time that its absence
+/// has grown by this part (1/n).
 const CALLS_PER_ABSENCE: u32 = 16;
 
-/// A peer whose beacons are wanted is told so this often, and that counts for so
-/// long: some are lost.
+/// A peer whose beacons are wanted is told so this often, and each time it counts for
+/// `WISH_COUNTS`, since some beacons are lost.
 const WISH: Duration = Duration::from_secs(1);
 const WISH_COUNTS: Duration = Duration::from_secs(4);
 
-/// How long an end sends nothing, by any way, before a beacon: longer where its
-/// rate sets its beacons further apart.
+/// How long an end may send nothing at all before a beacon is due; longer if its rate requires a
+/// longer interval.
 fn idle_pause(rtt: Duration, pace: Duration) -> Duration {
     let silence = rtt + SILENCE;
     let usual = (silence / SIGNS_PER_SILENCE).max(INTERVAL);
@@ -55,7 +55,7 @@ fn idle_pause(rtt: Duration, pace: Duration) -> Duration {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     rtt: Duration,
-    /// How long the peer may be silent before it is called ever more seldom.
+    /// How long the peer may be silent before beacons to it become rarer and rarer.
     patience: Duration,
     /// The last sign of the peer.
     heard: Instant,
@@ -68,23 +68,22 @@ pub(crate) struct Timing {
     /// when the peer wants this end's.
     wants_until: Option<Instant>,
     wanted_until: Option<Instant>,
-    /// How far apart this end's beacons are by its rate.
+    /// The interval of this end's beacons by its rate.
     pace: Duration,
-    /// How far apart probes and answers are, by the hop's round trip.
+    /// The interval of probes and answers, by the hop's round trip.
     probe_interval: Duration,
-    /// The peer owes an answer: it is probed until it is heard, or until then.
+    /// The peer owes an answer: this end probes it until it is heard, or until then.
     probing_until: Option<Instant>,
-    /// This end lets the link rest, and the peer does by its last beacon.
+    /// Whether this end lets the link rest, and whether the peer does, by its last beacon.
     may_rest: bool,
     peer_rests: bool,
-    /// The peer's run in which it has said so, if it is the present one and the peer has
-    /// heard something since.
+    /// The peer's run in which it has let the link rest, if that is the present run and the peer
+    /// has heard something since: it then understands such beacons.
     knows_rest: Option<u64>,
-    /// When the peer could be told last that the link rests, or does not any more: silence
-    /// counts from then.
+    /// When the peer could last be told that the link rests, or no longer rests: silence counts
+    /// from then.
     woken: Instant,
-    /// When a peer of which that is not known was last told that this end lets the link
-    /// rest.
+    /// When a peer that may not understand rest was last told that this end lets the link rest.
     offered: Option<Instant>,
 }
 
@@ -128,11 +127,11 @@ impl Timing {
         self.set_rest(now, may, self.peer_rests);
     }
 
-    /// The peer's last beacon, of this run, says whether that end lets the link rest, and
+    /// Takes from the peer's last beacon, of this run, whether that end lets the link rest, and
     /// whether it hears nothing.
     pub fn peer_rests(&mut self, now: Instant, run: u64, rests: bool, hears_nothing: bool) {
-        // An upgrade in place, even to an older build, goes on with the run; and that one
-        // hears nothing of beacons which it does not know.
+        // An upgrade in place, even to an older build, continues the run; and an older build drops
+        // beacons that it does not understand, so it hears nothing.
         let known = self.knows_rest.filter(|of| *of == run && !hears_nothing);
         self.knows_rest = rests.then_some(run).or(known);
         self.set_rest(now, self.may_rest, rests);
@@ -142,13 +141,13 @@ impl Timing {
         let before = self.rests();
         (self.may_rest, self.peer_rests) = (may, peer);
         if self.rests() != before {
-            // The peer is to know at once, whatever else is sent, and then answers.
+            // The peer must learn this at once, whatever else is sent, and then answers.
             self.asked = true;
             self.woken = self.beaconed.map_or(now, |at| now.max(at + INTERVAL));
         }
     }
 
-    /// Whether beacons say that this end lets the link rest: the peer knows what it means.
+    /// Whether beacons say that this end lets the link rest: only if the peer understands it.
     pub fn tells_rest(&self) -> bool {
         self.may_rest && self.knows_rest.is_some()
     }
@@ -158,8 +157,8 @@ impl Timing {
         self.may_rest && self.peer_rests
     }
 
-    /// Whether a peer that may not know of rest is to be told that this end lets the link
-    /// rest, which each `REST_INTERVAL` it is; then it counts as told.
+    /// Whether a peer that may not understand rest is told now that this end lets the link rest,
+    /// once each `REST_INTERVAL`. If so, notes that it was told.
     pub fn offers(&mut self, now: Instant) -> bool {
         let lately = self.offered.is_some_and(|at| now < at + REST_INTERVAL);
         let offers = self.may_rest && !lately;
@@ -169,9 +168,9 @@ impl Timing {
         offers
     }
 
-    /// How long this end sends nothing, by any way, before a beacon.
+    /// How long this end may send nothing at all before a beacon is due.
     fn idle_pause(&self) -> Duration {
-        // The peer misses this end as soon as ever until it has heard that the link rests,
+        // Until the peer has heard that the link rests, it misses this end after the usual time,
         // and some of the beacons that say so may be lost.
         let told_by = self.woken + self.rtt + SILENCE;
         let is_told = self.beaconed.is_some_and(|at| at >= told_by);
@@ -183,7 +182,7 @@ impl Timing {
 
     /// From when on this end hears nothing, if there is no sign of the peer until then.
     fn deaf_at(&self) -> Instant {
-        // On a link that rests a round trip is left for the answer.
+        // On a resting link, silence counts only after a further round trip for the answer.
         let patience = match self.rests() {
             true => REST_SILENCE,
             false => self.rtt,
@@ -230,7 +229,7 @@ impl Timing {
         self.probe_interval = interval.clamp(LEAST_PROBE_INTERVAL, INTERVAL);
     }
 
-    /// The peer owes an answer: it is probed until it is heard, or until then.
+    /// The peer owes an answer: this end probes it until it is heard, or until then.
     pub fn probe(&mut self, until: Instant) {
         self.probing_until = Some(until);
     }
@@ -239,7 +238,7 @@ impl Timing {
         self.pace = pace.max(INTERVAL);
     }
 
-    /// How far apart this end's beacons are at present, at the most.
+    /// The present longest interval of this end's beacons.
     pub fn pause(&self, now: Instant) -> Duration {
         let holds = |until: Option<Instant>| until.is_some_and(|until| now < until);
         if holds(self.wanted_until) {
@@ -257,7 +256,7 @@ impl Timing {
         self.asked = false;
     }
 
-    /// Whether nothing was heard for a round trip, or on a link that rests for longer.
+    /// Whether nothing was heard for a round trip; on a resting link, for longer.
     pub fn is_deaf(&self, now: Instant) -> bool {
         self.probing_until.is_some_and(|until| now < until) || now >= self.deaf_at()
     }
@@ -272,7 +271,7 @@ impl Timing {
         let beyond = absence.saturating_sub(self.patience) / CALLS_PER_ABSENCE;
         let earliest = beaconed + beyond.clamp(INTERVAL, LONGEST_INTERVAL);
         if self.asked {
-            // It is asked by who was heard just now.
+            // The peer that asks was heard just now.
             return earliest.min(beaconed + self.probe_interval);
         }
         let before = |pause, until: Option<Instant>| {

@@ -10,9 +10,9 @@ pub(crate) const HEAD_BYTES: usize = 26;
 
 const FLAG_DEAF: u8 = 1;
 const FLAG_WANTS: u8 = 2;
-/// The six bits above the flags tell how late the peer's beacons are.
+/// The six bits above the flags give the lateness of the peer's beacons.
 const LATE_SHIFT: u32 = 2;
-/// They have so many steps for each doubling, from 1 ms on.
+/// The steps per doubling of the lateness, from 1 ms on.
 const STEPS_PER_DOUBLING: f64 = 5.0;
 const MOST_STEPS: u8 = 63;
 
@@ -22,19 +22,19 @@ const BEACON: u8 = 0xb1;
 /// know it drop the datagram.
 const RESTING: u8 = 0xb3;
 
-/// What a datagram is for; its first byte tells. None of these begins a bundle (0x9f)
-/// or any message of UDPCL, which uses the same port by custom.
+/// The kind of a datagram, in its first byte. None of these bytes begins a bundle (0x9f) or a
+/// message of UDPCL, which by custom uses the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A beacon.
     Beacon,
-    /// A beacon given back to its sender by a node that does not know its key.
+    /// A beacon returned to its sender by a node that does not know its key.
     KeyUnknown,
 }
 
 impl Kind {
-    /// The first byte of a datagram; that of a beacon says, too, whether its sender
-    /// lets the link rest.
+    /// The first byte of a datagram. That of a beacon also says whether its sender lets the link
+    /// rest.
     pub fn byte(self) -> u8 {
         match self {
             Kind::Beacon => BEACON,
@@ -47,19 +47,18 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyId(pub [u8; 8]);
 
-/// Numbers the beacons of a node, over restarts too; of two, the later is the
-/// greater.
+/// Numbers the beacons of a node, also over restarts; a later one has the greater number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sequence {
     /// The sender's incarnation: greater at each start of the node.
     pub incarnation: u64,
-    /// Milliseconds of that run when it was sent; or one more than that of the
-    /// last, if that is greater.
+    /// Milliseconds of that run when it was sent, or one more than the last number, if that is
+    /// greater.
     pub counter: u32,
 }
 
 impl Sequence {
-    /// The number after this one; there is one after each.
+    /// The next number; every number has one.
     pub fn next(self) -> Sequence {
         match self.counter.checked_add(1) {
             Some(counter) => Sequence { counter, ..self },
@@ -71,7 +70,8 @@ impl Sequence {
     }
 }
 
-/// How late a peer's last beacon was, to a seventh: from 1 ms, which is none, to 5.4 s.
+/// How late a peer's last beacon was, accurate to a seventh: from 1 ms, which means not late, to
+/// 5.4 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Late(u8);
 
@@ -103,11 +103,11 @@ impl Late {
 pub struct Beacon {
     /// The sender has heard nothing for a round trip: it waits for an answer.
     pub deaf: bool,
-    /// The sender sends much and wants to know how long the peer's beacons are on
-    /// their way: they are to come beside other traffic, too.
+    /// The sender sends much and wants to know how long the peer's beacons take: the peer should
+    /// send them beside other traffic, too.
     pub wants: bool,
-    /// The sender lets the link rest: it takes rare beacons for no blockage, and its
-    /// own are rare while the peer says the same. Not known of one that was given back.
+    /// The sender lets the link rest: rare beacons are no blockage for it, and its own are rare
+    /// while the peer says the same. Unknown for a returned beacon.
     pub rests: bool,
     /// How late the peer's last beacon came, if that is known.
     pub late: Option<Late>,
@@ -136,8 +136,8 @@ impl Beacon {
         head
     }
 
-    /// What a datagram says, before anything of it is believed; `None` if it
-    /// is no datagram of this protocol.
+    /// Parses a datagram, which is not authenticated yet; `None` if it is no datagram of this
+    /// protocol.
     pub fn parse(datagram: &[u8]) -> Option<(Kind, Beacon)> {
         let datagram: &[u8; BEACON_BYTES] = datagram.try_into().ok()?;
         let rests = datagram[0] == RESTING;
@@ -161,8 +161,8 @@ impl Beacon {
     }
 }
 
-/// The first bytes under which a datagram may have been sealed that begins with this
-/// one: whether a beacon let the link rest does not show when it is given back.
+/// The possible first bytes at sealing of a datagram that begins with this one: a returned beacon
+/// does not show whether it let the link rest.
 pub(crate) fn sealed_under(first: u8) -> &'static [u8] {
     match first {
         RESTING => &[RESTING],

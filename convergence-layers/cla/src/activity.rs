@@ -1,11 +1,11 @@
-//! Whether anything moves on sessions, without asking each.
+//! Shows whether anything moves on sessions, without asking each.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Counts how often bytes have come or gone on the sessions that share it.
-/// Where all of their figures are still, they hold for as long as the count
-/// does: one look stands for one at every session.
+/// Counts how often bytes have come or gone on the sessions that share it. If all of their figures
+/// are still, they stay valid until the count changes: reading the count replaces reading every
+/// session.
 #[derive(Debug, Default)]
 pub struct Activity(AtomicU64);
 
@@ -15,8 +15,7 @@ impl Activity {
         self.0.fetch_add(1, SeqCst);
     }
 
-    /// How often they have until now. To be read before the figures that are
-    /// to hold with it.
+    /// The count until now. It must be read before the figures that it is kept with.
     pub fn count(&self) -> u64 {
         self.0.load(SeqCst)
     }

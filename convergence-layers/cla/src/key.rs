@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// A secret that both ends of a secured session derive from it, and nobody
-/// else: under TLS by the exporter of RFC 8446, 7.5. It authenticates what
-/// the two say to each other beside the session. It is not shown in logs.
+/// A secret that both ends of a secured session derive from it, and nobody else: under TLS by the
+/// exporter of RFC 8446, 7.5. It authenticates messages between the two beside the session. It is
+/// not shown in logs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ExportedKey(pub [u8; 32]);
 

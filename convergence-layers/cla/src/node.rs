@@ -12,7 +12,7 @@ use crate::session::{Down, Session, SessionId, SessionInfo};
 /// Why the node does not take an incoming bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// The node has this bundle already; the sender may forget it.
+    /// The node has this bundle already; the sender may release it.
     #[error("the bundle is here already")]
     Completed,
     /// No room at present; the sender may try again later.
@@ -53,17 +53,16 @@ pub enum Outcome {
     Refused(Refusal),
     /// The session ended first.
     Broken {
-        /// Bytes of the bundle that the peer acknowledged before the end,
-        /// those of the transfer that this one continued included.
+        /// Bytes of the bundle that the peer acknowledged before the end, including those of the
+        /// transfer that this one continued.
         acknowledged: u64,
     },
 }
 
-/// Takes one bundle piece by piece. Dropped before its end, it forgets what
-/// has come.
+/// Takes one bundle piece by piece. Dropping it before the end discards what has come.
 pub trait Intake: Send {
-    /// Whether there is room for a piece. An error refuses the bundle: then
-    /// nothing else is called.
+    /// Whether there is room for a piece. An error refuses the bundle; no other method is called
+    /// after that.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>>;
 
     /// Takes the next piece; called once for each `Ok` of
@@ -82,16 +81,14 @@ pub trait Node: Send + Sync + 'static {
     /// A session is established and authenticated. The node keeps `session`
     /// until [`Node::session_down`].
     ///
-    /// `id` is the convergence layer's number for the session, unique in the
-    /// process. The node returns its own, by which all other calls name the
-    /// session: so that it may tell from the number alone what the session
-    /// belongs to.
+    /// `id` is the convergence layer's number for the session, unique in the process. The node
+    /// returns its own number, which all other calls use, so that the number alone can show what
+    /// the session belongs to.
     fn session_up(&self, id: SessionId, info: SessionInfo, session: Arc<dyn Session>) -> SessionId;
 
-    /// Whether the node takes bundles from the session and offers it any, and
-    /// the number by which all other calls name it from then on. Until then
-    /// nothing that the peer sends is read. `cx` is woken when there is more
-    /// to say. Asked first when the session is up.
+    /// Whether the node uses the session, that is, takes bundles from it and offers it some; and
+    /// the number that all other calls use from then on. Until then, nothing of the peer is read.
+    /// `cx` is woken when the answer may have changed. Called first when the session is up.
     fn poll_in_use(&self, id: SessionId, _cx: &mut Context<'_>) -> Poll<SessionId> {
         Poll::Ready(id)
     }
@@ -100,14 +97,12 @@ pub trait Node: Send + Sync + 'static {
     /// about one bundle of unsent bytes.
     fn ready(&self, id: SessionId);
 
-    /// The transfer of a bundle of `length` bytes (where the peer announced
-    /// it) begins.
-    /// An error refuses it before its bytes are kept.
+    /// The transfer of a bundle begins, of `length` bytes if the peer announced it. An error
+    /// refuses it before its bytes are kept.
     fn admit(&self, id: SessionId, length: Option<u64>) -> Result<(), Refusal>;
 
-    /// The transfer of a bundle of `length` bytes begins, as [`Node::admit`]
-    /// says, of a session that can take it apart: who takes it piece by piece,
-    /// if it is too long for memory. [`Node::received`] is not called then.
+    /// As [`Node::admit`], for a session that can deliver a bundle in pieces: returns what takes it
+    /// piece by piece, if it is too long for memory. [`Node::received`] is not called then.
     ///
     /// # Errors
     /// When there is no room for it.
@@ -115,8 +110,8 @@ pub trait Node: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Where what has come of the session waits that is too long for memory, while its
-    /// bytes come in any order and nobody has told how many they are. Waits for the disk.
+    /// A file for received data that is too long for memory, while its bytes come in any order and
+    /// their number is unknown. Waits for the disk.
     ///
     /// # Errors
     /// When there is no room for more of these.

@@ -26,23 +26,22 @@ pub struct SessionInfo {
     pub path: String,
     /// The remote address.
     pub remote: SocketAddr,
-    /// The class it carries, or `None` if the peer does not know classes:
-    /// then it carries all.
+    /// The class it carries, or `None` if the peer does not support classes: then it carries all.
     pub class: Option<Class>,
     /// A standby session: set up beforehand, with nothing in flight, used
     /// only when the active session of its class is gone.
     pub standby: bool,
-    /// Only the peer sends by it: nothing is ever offered to it, and it does not make
-    /// the peer reachable.
+    /// Only the peer sends on it: nothing is ever offered to it, and it does not make the peer
+    /// reachable.
     pub receives_only: bool,
-    /// Whether the peer hears of it when one of its bundles is not taken.
+    /// Whether the peer learns that one of its bundles was not taken.
     pub hears_refusals: bool,
     /// The peer process' incarnation, if the peer announced one.
     pub incarnation: Option<u64>,
-    /// No process of the run with the next lower incarnation was left by then, if the
+    /// A time at which no process of the previous run (the next lower incarnation) was left, if the
     /// peer has said so.
     pub former_over_by: Option<Instant>,
-    /// Whether a bundle whose transfer broke goes on here in its middle
+    /// Whether a bundle whose transfer broke can be continued here from the middle
     /// ([`Transfer::resume`]).
     pub resumes: bool,
     /// The largest bundle the peer takes, bytes.
@@ -61,7 +60,7 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// A session that is not secured, and whose peer has told nothing of itself.
+    /// A session that is not secured, and of whose peer nothing is known.
     pub fn new(convergence_layer: &'static str, remote: SocketAddr) -> SessionInfo {
         SessionInfo {
             peer_node_id: String::new(),
@@ -92,11 +91,11 @@ pub struct Transfer {
     pub key: u64,
     /// The whole encoded bundle, in pieces that are sent one after the other.
     pub chunks: Vec<Bytes>,
-    /// A payload on disk, which is sent behind the first piece; only where
+    /// A payload on disk, which is sent after the first piece; only if
     /// [`SessionInfo::takes_files`].
     pub file: Option<Arc<PayloadFile>>,
-    /// The broken transfer of the same bytes that this one continues. Where
-    /// the session or the peer cannot do that, all bytes are sent.
+    /// The broken transfer of the same bytes that this one continues. If the session or the peer
+    /// cannot do that, all bytes are sent.
     pub resume: Option<Resume>,
 }
 
@@ -151,11 +150,9 @@ pub struct PathFigures {
     pub sent_bytes: u64,
     /// Payload bytes retransmitted in all.
     pub retransmitted_bytes: u64,
-    /// Payload bytes that the peer's transport has in all, those behind a gap
-    /// included.
+    /// Payload bytes that the peer's transport has in all, including those after a gap.
     pub delivered_bytes: u64,
-    /// Payload bytes on their way at present: sent, and neither known to be
-    /// there nor known to be lost.
+    /// Payload bytes in flight at present: sent, and known neither to have arrived nor to be lost.
     pub on_their_way_bytes: u64,
     /// Payload bytes that are known to be lost and were not sent again yet.
     pub lost_bytes: u64,
@@ -167,27 +164,26 @@ pub struct PathFigures {
     pub data_segments_sent: u64,
     /// Payload bytes received in all.
     pub received_bytes: u64,
-    /// Segments received in all that came before those before them: while they
-    /// come, acknowledgements tell of them, and are larger.
+    /// Segments received out of order, in all: acknowledgements report these, and are larger
+    /// meanwhile.
     pub out_of_order_segments: u64,
     /// Keepalives of the convergence layer sent in all, and received, where it counts them.
     pub keepalives_sent: u64,
     /// See there.
     pub keepalives_received: u64,
-    /// Subflows of the MPTCP connection that was asked for; 0 where it is plain
-    /// TCP, since the peer or the kernel has no MPTCP; `None` where none was
-    /// asked for.
+    /// Subflows of the MPTCP connection that was requested; 0 if it is plain TCP, since the peer or
+    /// the kernel has no MPTCP; `None` if MPTCP was not requested.
     pub subflows: Option<u32>,
-    /// What coding has done, where the session codes.
+    /// What coding has done, if the session uses it.
     pub coded: CodedFigures,
-    /// What LTP has under way and has refused, where the session is one of it.
+    /// What LTP has in progress and has refused, if the session uses LTP.
     pub ltp: LtpFigures,
     /// The peer has begun a bundle and not ended it: more is due from it.
     pub receiving: bool,
     /// How long ago data or an acknowledgement last came, if that is known.
     pub heard_ago: Option<Duration>,
-    /// Whether they are *still*: all of them hold, but for `heard_ago`, which
-    /// grows, until bytes come or go on the session.
+    /// Whether they are *still*: all of them stay valid, except `heard_ago`, which grows, until
+    /// bytes come or go on the session.
     pub still: bool,
 }
 
@@ -197,8 +193,8 @@ impl PathFigures {
         self.in_flight_bytes > self.unsent_bytes
     }
 
-    /// Whether more waits to be sent than the congestion window has room for; nearly
-    /// full counts, since a sender waits until there is room for some segments.
+    /// Whether more waits to be sent than the congestion window has room for. A nearly full window
+    /// counts as full, since a sender waits until there is room for some segments.
     pub fn is_window_full(&self) -> bool {
         let window = self.cwnd_bytes;
         window > 0 && self.unsent_bytes > 0 && self.on_their_way_bytes >= window - window / 10
@@ -214,14 +210,14 @@ pub struct CodedFigures {
     pub repair_symbols_sent: u64,
     /// Symbols sent because the peer lacked them.
     pub asked_symbols_sent: u64,
-    /// Symbols that repair has given here without a round trip.
+    /// Symbols that repair has recovered here without a round trip.
     pub symbols_recovered: u64,
 }
 
-/// What a neighbour over LTP has under way, and what was refused to it or by it.
+/// What is in progress with a neighbour over LTP, and what either side has refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LtpFigures {
-    /// Blocks under way to the neighbour, at present.
+    /// Blocks in transfer to the neighbour, at present.
     pub sending_blocks: u64,
     /// Blocks under way from it, at present.
     pub receiving_blocks: u64,
@@ -263,8 +259,8 @@ impl fmt::Display for Down {
     }
 }
 
-/// Whether an error of dialling comes and goes with link and peer. Any other, such as
-/// an interface that is not there, lasts until somebody mends it.
+/// Whether an error of dialling is temporary, depending on link and peer. Other errors, such as a
+/// missing interface, last until somebody fixes them.
 pub fn comes_and_goes(error: &io::Error) -> bool {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
@@ -286,53 +282,50 @@ pub fn comes_and_goes(error: &io::Error) -> bool {
     )
 }
 
-/// Short bundles that a session takes each time that it is ready, bytes: those
-/// that become due at the same instant need not wait for each other.
+/// Bytes of short bundles that a session takes each time it is ready, so that bundles that become
+/// due at the same instant need not wait for each other.
 pub const EXPRESS_ROOM_BYTES: u64 = 32 << 10;
 
-/// A bundle of at most so many bytes is short: it has few segments, so few of
-/// them are lost.
+/// The longest short bundle, bytes: it has few segments, so few of them are lost.
 pub const SHORT_BUNDLE_BYTES: u64 = 16 << 10;
 
-/// What a bundle adds to its payload at most: primary block, age, hop count,
-/// previous node, custody, CRCs.
+/// The most that a bundle adds to its payload: primary block, age, hop count, previous node,
+/// custody, CRCs.
 pub const BUNDLE_OVERHEAD_BYTES: u64 = 512;
 
 /// What a session offers to the node. Calls never block.
 pub trait Session: Send + Sync {
-    /// Takes a bundle; called only after [`crate::Node::ready`], once for each,
-    /// or for some short bundles of together [`EXPRESS_ROOM_BYTES`] at most.
+    /// Takes a bundle; called only after [`crate::Node::ready`], once for each such call, or for
+    /// several short bundles of together at most [`EXPRESS_ROOM_BYTES`].
     fn offer(&self, transfer: Transfer);
 
-    /// Sets the rate allocated to the path, bit/s counted as IP bytes on the
-    /// hop; the session converts it to its transport's own count. Of 0 nothing
-    /// is sent; `None` lifts the limit, as it is at the start.
+    /// Sets the rate allocated to the path, bit/s counted as IP bytes on the hop; the session
+    /// converts it to its transport's own count. At 0 nothing is sent; `None` lifts the limit, as
+    /// at the start.
     fn set_rate(&self, ip_bps: Option<u64>);
 
     /// The path's figures at present.
     fn figures(&self) -> PathFigures;
 
-    /// Counts what moves from now on in `activity`, too. A session that never
-    /// says that its figures are still has nothing to do here.
+    /// Counts what moves from now on in `activity`, too. A session whose figures are never still
+    /// has nothing to do here.
     fn share(&self, _activity: Arc<Activity>) {}
 
-    /// Tells that the link is known to be blocked, or free again: meanwhile the
-    /// peer's silence is no sign of its end. A session without keepalives has
-    /// nothing to do here.
+    /// Reports that the link is known to be blocked, or free again: during a blockage, the peer's
+    /// silence does not mean that it is gone. A session without keepalives has nothing to do here.
     fn suspend(&self, _blocked: bool) {}
 
-    /// The link rests, since nothing moves on it and its bytes are paid for, or does not any
-    /// more: meanwhile signs of life may be rare. A session that has as few in any case has
+    /// Reports that the link rests, since nothing moves on it and its bytes cost money, or no
+    /// longer rests: while it rests, signs of life may be rare. A session that sends few anyway has
     /// nothing to do here.
     fn rest(&self, _rests: bool) {}
 
-    /// Sends something that the peer's transport acknowledges, if it may: to know
-    /// whether it is still there. A transport that finds that out by itself has
-    /// nothing to do here.
+    /// Sends something that the peer's transport acknowledges, if it may, to find out whether the
+    /// peer is still there. A transport that detects this by itself has nothing to do here.
     fn ask(&self) {}
 
-    /// Sets up another session like this one, which goes on meanwhile, if this end has
-    /// dialled it. The node ends this one when that is up.
+    /// Sets up another session like this one, if this end has dialled it. This one continues until
+    /// the new one is up; then the node ends it.
     fn renew(&self) {}
 
     /// Ends the session in order: transfers in progress finish, no new one
@@ -362,7 +355,7 @@ mod tests {
         assert!(full(1_000, 90_000, 100_000));
         assert!(!full(1_000, 80_000, 100_000));
         assert!(!full(0, 100_000, 100_000));
-        // What has no window never has a full one.
+        // A session without a window never has a full one.
         assert!(!full(1_000, 0, 0));
     }
 }

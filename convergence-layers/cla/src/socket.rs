@@ -1,11 +1,10 @@
-//! Options that convergence layers set alike on their sockets.
+//! Socket options that several convergence layers set.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Sets both buffers of a socket to so many bytes of payload, which the kernel
-/// doubles: beyond the system's limit if this process may (CAP_NET_ADMIN), else up to
-/// it.
+/// Sets both buffers of a socket to this many bytes of payload, which the kernel doubles. With
+/// CAP_NET_ADMIN they may exceed the system's limit; otherwise it bounds them.
 ///
 /// # Errors
 /// Those of the socket.

@@ -1,9 +1,9 @@
-//! What has come of the datagrams, and what has not.
+//! Counts the datagrams that have arrived, and those that were lost.
 
 use crate::sequence::expand;
 use crate::symbol::DATAGRAM_BITS;
 
-/// A datagram that others overtake by so many may still come.
+/// A datagram counts as lost once this many later ones have overtaken it.
 const PATIENCE: u64 = 128;
 
 /// Counts since the beginning.
@@ -13,7 +13,7 @@ pub struct Losses {
     pub received: u64,
     /// Those that have not, and will not.
     pub lost: u64,
-    /// Bursts that these were lost in: those in a row are one.
+    /// Bursts of losses: losses in a row are one burst.
     pub bursts: u64,
 }
 
@@ -29,8 +29,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// A datagram has come whose number has these low bits; whether it is the
-    /// first with its number.
+    /// A datagram has come whose number has these low bits. Returns whether it is the first with
+    /// its number.
     pub(crate) fn arrived(&mut self, low: u32) -> bool {
         let number = expand(low.into(), DATAGRAM_BITS, self.next);
         if number < self.next {

@@ -5,7 +5,7 @@ use rangemap::RangeSet;
 use crate::Violation;
 use crate::symbol::Body;
 
-/// Gaps between what has come, at most: losses leave a few hundred.
+/// Most gaps in a bundle: losses leave a few hundred.
 const MOST_RANGES: usize = 4096;
 
 /// Bytes of a bundle, in any order.
@@ -14,11 +14,11 @@ pub(crate) struct Assembly {
     length: u32,
     bytes: Vec<u8>,
     have: RangeSet<u32>,
-    /// How many times it was looked at since something has come.
+    /// How many checks have passed since something has come.
     pub(crate) age: u8,
 }
 
-/// What has become of a bundle with a symbol more.
+/// The state of a bundle after another symbol.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Incomplete,
@@ -32,7 +32,7 @@ impl Assembly {
     pub(crate) fn new(length: u32) -> Assembly {
         Assembly {
             length,
-            // Pages that nothing is written to cost nothing.
+            // Memory pages that are never written cost nothing.
             bytes: vec![0; length as usize],
             have: RangeSet::new(),
             age: 0,
@@ -43,7 +43,7 @@ impl Assembly {
         self.length.into()
     }
 
-    /// Adds what a body has, whose bytes lie in a bundle of its length.
+    /// Adds the bytes of a body, which lie within a bundle of its length.
     pub(crate) fn add(&mut self, body: &Body<'_>) -> Result<State, Violation> {
         if body.length != self.length {
             return Err(Violation::Contradiction);

@@ -15,8 +15,7 @@ pub(crate) struct Piece {
     pub(crate) bytes: Bytes,
 }
 
-/// A block is here while it is filled, and then while one of its bundles is
-/// not judged.
+/// A block is kept while it is being filled, and then until all of its bundles are judged.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     waiting: VecDeque<Piece>,
@@ -45,8 +44,8 @@ impl Blocks {
         self.waiting.front().map(|piece| piece.bundle)
     }
 
-    /// The bundle was judged before all of it was cut: how many bytes of it
-    /// have waited.
+    /// The bundle was judged before all of it was cut into symbols. Returns how many of its bytes
+    /// were waiting.
     pub(crate) fn drop_waiting(&mut self, bundle: u64) -> u64 {
         let mut dropped_bytes = 0;
         self.waiting.retain(|piece| {
@@ -70,8 +69,8 @@ impl Blocks {
         })
     }
 
-    /// The next bytes of the bundle that waits, as many as a symbol of the
-    /// block takes, and where they begin.
+    /// The next bytes of the waiting bundle, as many as a symbol of the block holds, and where they
+    /// begin.
     pub(crate) fn take(&mut self, block: u64) -> (u64, Bytes) {
         let most = self.blocks.get(&block).map_or(0, |sent| sent.body_bytes);
         let most = most.saturating_sub(BODY_HEADER_BYTES);
@@ -115,15 +114,15 @@ impl Blocks {
         self.filling.is_some() || self.unprotected
     }
 
-    /// The blocks that then get it, the oldest first. What the receiver has
-    /// asked for has had its answer.
+    /// The blocks that then get it, the oldest first. Requests of the receiver have been answered
+    /// already.
     pub(crate) fn ending(&mut self) -> Vec<u64> {
         self.unprotected = false;
         let open = self.blocks.iter().filter(|(_, sent)| sent.asked == 0);
         open.map(|(number, _)| *number).collect()
     }
 
-    /// Closes a block, or has it be a tail, if that is news.
+    /// Closes a block, or makes it a tail, if it was not before.
     pub(crate) fn close(&mut self, block: u64, is_tail: bool) -> Option<&mut SentBlock> {
         let sent = self.blocks.get_mut(&block)?;
         if sent.closed && (sent.is_tail || !is_tail) {
@@ -156,7 +155,7 @@ impl Blocks {
         block < self.next
     }
 
-    /// How many blocks have been begun since the oldest that is here.
+    /// How many blocks have been begun since the oldest one that is kept.
     pub(crate) fn span(&self) -> u64 {
         let oldest = self.blocks.keys().next().copied();
         self.next - oldest.unwrap_or(self.next)
@@ -180,8 +179,8 @@ impl Blocks {
         }
     }
 
-    /// Datagrams have become smaller: what is in blocks of larger ones waits
-    /// again, ahead of all else. The blocks that are no more.
+    /// Datagrams have become smaller: the bytes in blocks of larger ones wait again, ahead of all
+    /// others. Returns the blocks that no longer exist.
     pub(crate) fn recut(&mut self, body_bytes: usize) -> Vec<u64> {
         let larger = |sent: &SentBlock| sent.body_bytes > body_bytes;
         let numbers = self.blocks.iter().filter(|(_, sent)| larger(sent));
@@ -201,7 +200,7 @@ impl Blocks {
     }
 }
 
-/// What a block has of the bundles that are not judged.
+/// The pieces in a block of bundles that are not judged.
 fn pieces_of(sent: &SentBlock) -> Vec<Piece> {
     let pieces = sent.bodies.iter().filter_map(|whole| {
         let body = Body::parse(whole).ok()?;

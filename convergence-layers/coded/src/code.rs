@@ -1,8 +1,7 @@
 //! The code: Reed–Solomon over GF(2^16), systematic.
 //!
-//! Any `symbols` of a block's own and repair symbols give the block. The code
-//! of a block depends on how many symbols of its own it has, and on nothing
-//! that becomes known later: more repair can be made at any time.
+//! Any `symbols` of a block's own and repair symbols give the block. The code depends only on the
+//! number of the block's own symbols, so more repair can be made at any time.
 
 use bytes::Bytes;
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
@@ -10,9 +9,8 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 /// Repair symbols that a block of few has.
 const LEAST_MOST_REPAIR: u16 = 8;
 
-/// How many repair symbols a block of so many symbols has at most: a quarter,
-/// as a power of two, since the code's parameters have to be known to both
-/// sides.
+/// The most repair symbols of a block of `symbols` symbols: a quarter, as a power of two, since
+/// both sides have to know the code's parameters.
 pub(crate) fn most_repair(symbols: u16) -> u16 {
     symbols
         .div_ceil(4)
@@ -43,9 +41,8 @@ pub(crate) fn encode(bodies: &[Bytes], bytes: usize, range: std::ops::Range<u16>
     repair.map(Bytes::copy_from_slice).collect()
 }
 
-/// The bodies that are missing of a block of so many, padded: `own` and
-/// `repair` are symbols of it with their numbers, together enough of them.
-/// `None` if they are no symbols of one block.
+/// The missing bodies of a block, padded. `own` and `repair` are symbols of the block with their
+/// numbers, together enough of them. `None` if they do not belong to one block.
 pub(crate) fn decode<'a>(
     symbols: u16,
     bytes: usize,
@@ -104,7 +101,7 @@ mod tests {
         ) {
             let own = bodies(symbols);
             let most = most_repair(symbols);
-            // In two portions, as more may be asked for later.
+            // In two portions, since more may be requested later.
             let mut repair = encode(&own, 46, 0..most / 2);
             repair.extend(encode(&own, 46, most / 2..most));
             prop_assert_eq!(repair.len(), usize::from(most));

@@ -1,14 +1,14 @@
 //! Bundles as coded datagrams: a loss costs no round trip.
 //!
-//! A [`Sender`] cuts bundles into *symbols*, one to a datagram, and gathers
-//! them into *blocks*. Behind a block's own symbols go *repair* symbols, by
-//! Reed–Solomon: any of them stands in for any lost one. How many, follows
-//! from the losses that the [`Receiver`] measures; a clean link has none. What
-//! repair did not cover the receiver asks for, and only that is sent again.
+//! A [`Sender`] cuts bundles into *symbols*, one to a datagram, and gathers them into *blocks*.
+//! After a block's own symbols follow *repair* symbols, by Reed–Solomon: any of them replaces any
+//! lost one. Their number follows from the losses that the [`Receiver`] measures; a clean link
+//! needs none. If repair does not suffice, the receiver requests what is missing, and only that is
+//! sent again.
 //!
-//! Both sides are state machines without I/O and clock. Datagrams may be lost,
-//! reordered and duplicated; a [`Message`] is to be carried reliably and in
-//! order, beside them. `docs/quic.md` has the formats.
+//! Both sides are state machines without I/O and clock. Datagrams may be lost, reordered and
+//! duplicated; a [`Message`] must be carried reliably and in order, beside them. `docs/quic.md` has
+//! the formats.
 
 mod arrivals;
 mod assembly;
@@ -36,11 +36,10 @@ pub const VERSION: u8 = 1;
 /// The most symbols of a block, repair not counted.
 pub const MOST_SYMBOLS: u16 = 1024;
 
-/// The largest bundle that goes as symbols, bytes; symbols have its length in
-/// 24 bits.
+/// The largest bundle that is sent as symbols, bytes; symbols give its length in 24 bits.
 pub const MOST_BUNDLE_BYTES: u64 = (1 << 24) - 1;
 
-/// Bundles, and blocks, that are not done, from the oldest to the newest.
+/// Most bundles, and most blocks, from the oldest to the newest that is not done.
 pub const WINDOW: u64 = 4096;
 
 /// What the peer has said cannot be.
@@ -62,7 +61,7 @@ pub enum Violation {
     /// A verdict or a request on what was not sent.
     #[error("it tells of a bundle or block that it was not sent, or has told the end of")]
     Unknown,
-    /// A request for what was not lost, or that does not end.
+    /// A request for symbols that were not lost, or too many requests.
     #[error("it asks for more than can be missing")]
     Excess,
 }

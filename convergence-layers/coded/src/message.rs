@@ -1,5 +1,5 @@
-//! What the two sides say to each other beside the datagrams, reliably and in
-//! order. Numbers are big-endian.
+//! The messages between the two sides beside the datagrams, reliable and in order. Numbers are
+//! big-endian.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -29,15 +29,15 @@ pub enum Message {
     Open {
         /// The version that it speaks.
         version: u8,
-        /// Bundles of together so many bytes may be under way to it.
+        /// Bundles of together this many bytes may be in transfer to it.
         room_bytes: u64,
     },
-    /// All symbols of a block that go unasked have left, or those that were
-    /// asked for.
+    /// All symbols of a block that are sent without a request have left, or all that were
+    /// requested.
     Sent {
         /// The block.
         block: u64,
-        /// How many symbols of its own it has; 0 if it is to be forgotten.
+        /// The number of its own symbols; 0 if the receiver should forget it.
         symbols: u16,
         /// Datagrams that have left until then.
         datagrams: u64,
@@ -65,7 +65,7 @@ pub enum Message {
         /// Why.
         refusal: Refusal,
     },
-    /// What has come and what has not, since the beginning.
+    /// Counts of what has arrived and what was lost, since the beginning.
     Losses(Losses),
 }
 

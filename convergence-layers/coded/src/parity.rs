@@ -1,32 +1,32 @@
-//! How much repair a block gets: as much as the measured losses and their
-//! bursts call for, so that more is missing with no more than a given risk.
+//! How much repair a block gets: as much as the measured losses and their bursts require, so that
+//! it is insufficient with at most a given probability.
 //!
-//! The model: bursts begin as a Poisson process over the datagrams, and their
-//! lengths are geometric, so what is lost of a block follows the Pólya–Aeppli
-//! distribution (Johnson, Kemp and Kotz, *Univariate Discrete Distributions*,
-//! 3rd ed., 9.7). A burst may have begun before the block.
+//! The model: bursts begin as a Poisson process over the datagrams, and their lengths are
+//! geometric, so the losses of a block follow the Pólya–Aeppli distribution (Johnson, Kemp and
+//! Kotz, *Univariate Discrete Distributions*, 3rd ed., 9.7). A burst may have begun before the
+//! block.
 
 use crate::Losses;
 
-/// Datagrams after which what was seen before counts half.
+/// Datagrams after which earlier observations count half.
 const HALF_LIFE: f64 = 20_000.0;
-/// Where more is expected to be lost than this, the most is needed in any case.
+/// If more losses than this are expected, the maximum is used.
 const MOST_EXPECTED: f64 = 500.0;
 /// A risk counts up to so many repair symbols.
 const MOST: usize = 256;
 
-/// What a path loses, from the receiver's counts.
+/// The losses of a path, from the receiver's counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossEstimate {
     seen: Losses,
-    /// Of late: datagrams, those that are lost, and the bursts of these.
+    /// Recent datagrams, losses among them, and bursts of losses.
     total: f64,
     lost: f64,
     bursts: f64,
 }
 
 impl LossEstimate {
-    /// The receiver has counted so far; counts never fall.
+    /// Takes the receiver's counts, which never decrease.
     pub fn observe(&mut self, counts: Losses) {
         let step = |new: u64, old: u64| new.saturating_sub(old) as f64;
         let received = step(counts.received, self.seen.received);
@@ -39,7 +39,7 @@ impl LossEstimate {
         self.bursts = self.bursts * kept + bursts;
     }
 
-    /// The same for a receiver that counts from 0 again.
+    /// The same estimate for a receiver that counts from 0 again.
     #[must_use]
     pub fn counted_anew(self) -> LossEstimate {
         LossEstimate {
@@ -48,8 +48,8 @@ impl LossEstimate {
         }
     }
 
-    /// The part of the datagrams that is lost, by one standard deviation more
-    /// than was counted: few bursts tell little.
+    /// The fraction of datagrams that is lost, one standard deviation above the count, since a few
+    /// bursts are an uncertain sample.
     pub fn rate(&self) -> f64 {
         if self.total < 1.0 || self.bursts <= 0.0 {
             return 0.0;
@@ -66,9 +66,8 @@ impl LossEstimate {
         (self.lost / self.bursts).max(1.0)
     }
 
-    /// How many repair symbols a block of so many needs, so that more are lost
-    /// of both together with a probability of at most `risk`; no more than
-    /// `most`.
+    /// How many repair symbols, at most `most`, a block of `symbols` needs so that they do not
+    /// suffice with a probability of at most `risk`.
     pub fn repair(&self, symbols: u16, risk: f64, most: u16) -> u16 {
         let rate = self.rate();
         if rate <= 0.0 {
@@ -89,8 +88,7 @@ impl LossEstimate {
     }
 }
 
-/// The least number that the losses among so many datagrams exceed with a
-/// probability of at most `risk`.
+/// The least number that the losses among `datagrams` exceed with a probability of at most `risk`.
 fn least_covering(datagrams: f64, rate: f64, mean_burst: f64, risk: f64) -> usize {
     let expected = datagrams * rate;
     if expected > MOST_EXPECTED {
@@ -164,7 +162,7 @@ mod tests {
         assert_eq!(bursts.repair(720, 0.002, 100), 100, "the bound");
     }
 
-    /// Draws what is lost of `datagrams` from the model's own process.
+    /// Draws the losses among `datagrams` from the model's own process.
     fn drawn(random: &mut fastrand::Rng, datagrams: u32, rate: f64, mean_burst: f64) -> usize {
         let into = rate / mean_burst / (1.0 - rate);
         let mut bad = random.f64() < rate;

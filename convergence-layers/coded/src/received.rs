@@ -12,15 +12,15 @@ const SYMBOL_COST: usize = 64;
 /// A block that is not complete.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// How many symbols of its own it has, once that is known.
+    /// The number of its own symbols, once that is known.
     symbols: Option<u16>,
-    /// Its own symbols that have come; empty where they were let go.
+    /// Its own symbols that have come; empty once they were freed.
     own: BTreeMap<u16, Box<[u8]>>,
     repair: BTreeMap<u16, Box<[u8]>>,
     /// Bytes of its repair symbols.
     code_bytes: Option<usize>,
     longest_own: usize,
-    /// Whether its symbols were let go, so that repair is of no use.
+    /// Whether its symbols were freed, so that repair is useless.
     let_go: bool,
     /// Memory that its symbols take, bytes.
     pub(crate) kept_bytes: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// How many symbols of its own it has; an error if that cannot be.
+    /// Sets the number of its own symbols; an error if that is impossible.
     pub(crate) fn set_symbols(&mut self, symbols: u16) -> Result<(), Violation> {
         let highest = self.own.keys().next_back();
         let beyond = highest.is_some_and(|highest| *highest >= symbols);
@@ -43,7 +43,7 @@ impl Block {
         Ok(())
     }
 
-    /// One of its own symbols has come; whether it is the first.
+    /// One of its own symbols has come. Returns whether it is the first with its number.
     pub(crate) fn add_own(&mut self, number: u16, body: &[u8]) -> Result<bool, Violation> {
         if self.symbols.is_some_and(|symbols| number >= symbols)
             || self.code_bytes.is_some_and(|bytes| body.len() > bytes)
@@ -111,20 +111,20 @@ impl Block {
         decode(symbols, bytes, own, repair).ok_or(Violation::Contradiction)
     }
 
-    /// The symbols that are missing, and how many of them are enough.
+    /// The missing symbols, and how many of them suffice.
     pub(crate) fn wants(&self) -> Option<(u16, u16, Vec<u16>)> {
         let symbols = self.symbols?;
         let missing: Vec<u16> = (0..symbols)
             .filter(|number| !self.own.contains_key(number))
             .collect();
         let count = missing.len().saturating_sub(self.repair.len());
-        // Repair that cannot be used is none.
+        // Unusable repair does not count.
         let count = if count == 0 { missing.len() } else { count };
         let count = u16::try_from(count).ok()?;
         (count > 0).then_some((symbols, count, missing))
     }
 
-    /// Lets go of what the symbols take; the bundles have their bytes.
+    /// Frees the memory of the symbols; the bundles have their bytes.
     pub(crate) fn let_go(&mut self) {
         self.let_go = true;
         self.repair.clear();

@@ -14,19 +14,18 @@ use crate::sequence::{Done, expand};
 use crate::symbol::{Body, NUMBER_BITS, Part, Symbol};
 use crate::{Losses, VERSION, Violation, WINDOW};
 
-/// Symbols may come so much later than the message that they have left.
+/// How much later symbols may come than the message that they have left.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 /// How often the sender hears of losses.
 const TOLD_EACH: Duration = Duration::from_millis(100);
-/// Something is given up that nothing has come for in so many looks.
+/// A block or bundle is given up when nothing has come for it in this many checks.
 const MOST_AGE: u8 = 6;
-/// The code costs some time however small a block is, so so many blocks are
-/// decoded at once, and one more in each such time.
+/// Decoding costs some time however small a block is, so at most this many blocks are decoded at
+/// once, and one more in each such time.
 const DECODES: u32 = 64;
 const DECODE_EACH: Duration = Duration::from_millis(4);
 
-/// Whether the node takes a bundle of so many bytes; asked before memory is
-/// taken.
+/// Whether the node takes a bundle of this many bytes; called before memory is taken.
 pub type Admit<'a> = &'a mut dyn FnMut(u64) -> Result<(), Refusal>;
 
 /// A whole bundle, to be judged by [`Receiver::judge`].
@@ -41,8 +40,8 @@ pub struct Arrived {
 /// Counts since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverFigures {
-    /// Symbols that repair has given before anything was asked for: each would
-    /// have cost a round trip.
+    /// Symbols that repair has recovered before any request: each request would have cost a round
+    /// trip.
     pub recovered_symbols: u64,
     /// Blocks that symbols were asked for.
     pub asked_blocks: u64,
@@ -54,10 +53,10 @@ pub struct ReceiverFigures {
 /// names.
 #[derive(Debug)]
 pub struct Receiver {
-    /// Bundles of together so many bytes may be under way.
+    /// Bundles of together this many bytes may be in transfer.
     room_bytes: u64,
     used_bytes: u64,
-    /// Bytes that may be kept of blocks that are not complete.
+    /// Most bytes that are kept of incomplete blocks.
     store_bytes: usize,
     kept_bytes: usize,
     arrivals: Arrivals,
@@ -66,7 +65,7 @@ pub struct Receiver {
     blocks_done: Done,
     bundles: BTreeMap<u64, Assembly>,
     bundles_done: Done,
-    /// Lengths of the bundles that are whole and not judged.
+    /// Lengths of the bundles that are complete and not judged.
     unjudged: BTreeMap<u64, u64>,
     answers: BTreeSet<(Instant, u64)>,
     decodes: Budget,
@@ -124,7 +123,7 @@ impl Receiver {
         }
     }
 
-    /// What tells the peer that symbols are taken here.
+    /// The message that tells the peer that symbols are accepted here.
     pub fn open(&self) -> Message {
         Message::Open {
             version: VERSION,
@@ -135,7 +134,7 @@ impl Receiver {
     /// A datagram has come.
     ///
     /// # Errors
-    /// When it cannot be.
+    /// When the datagram is impossible.
     pub fn on_datagram(
         &mut self,
         now: Instant,
@@ -168,10 +167,10 @@ impl Receiver {
         self.let_go_beyond_the_store()
     }
 
-    /// The sender has told that a block's symbols have left.
+    /// The sender has reported that a block's symbols have left.
     ///
     /// # Errors
-    /// When that cannot be.
+    /// When that is impossible.
     pub fn on_sent(
         &mut self,
         now: Instant,
@@ -194,14 +193,14 @@ impl Receiver {
         }
         let at = now + GRACE;
         if let Some((before, _)) = of.answer.replace((at, datagrams)) {
-            // It has not been answered, and is not: this one counts.
+            // The earlier message has not been answered and will not be: this one replaces it.
             self.answers.remove(&(before, block));
         }
         self.answers.insert((at, block));
         Ok(())
     }
 
-    /// Does what the time asks for.
+    /// Does what is due by now.
     ///
     /// # Errors
     /// When symbols contradict each other.
@@ -236,8 +235,8 @@ impl Receiver {
         self.answers.first().map(|(at, _)| *at)
     }
 
-    /// To be called at long intervals while the link is there: what nothing
-    /// has come for in some of them is given up.
+    /// To be called at long intervals while the link works: gives up blocks and bundles for which
+    /// nothing has come in several of them.
     pub fn look_for_stale(&mut self) {
         for assembly in self.bundles.values_mut() {
             assembly.age += 1;
@@ -248,7 +247,7 @@ impl Receiver {
             self.refuse(bundle, Refusal::NoResources);
         }
         for block in self.blocks.values_mut() {
-            // It stays until the sender has told of it, if that ever does.
+            // It stays until the sender's message about it, if one ever comes.
             block.age = block.age.saturating_add(1);
             if block.age >= MOST_AGE && !block.has_let_go() {
                 let before = block.kept_bytes;
@@ -285,7 +284,7 @@ impl Receiver {
         self.figures
     }
 
-    /// Announced lengths of the bundles that are under way or not judged, bytes.
+    /// Announced lengths of the bundles that are in transfer or not judged, bytes.
     pub fn bundle_bytes(&self) -> u64 {
         self.used_bytes
     }
@@ -296,8 +295,7 @@ impl Receiver {
         self.used_bytes + self.kept_bytes as u64
     }
 
-    /// Has repair give what is missing of a block, if it can; a block that is
-    /// complete is done.
+    /// Recovers the missing symbols of a block by repair, if possible. A complete block is done.
     fn settle(&mut self, now: Instant, number: u64, admit: Admit<'_>) -> Result<(), Violation> {
         let Some(block) = self.blocks.get(&number) else {
             return Ok(());
@@ -379,8 +377,8 @@ impl Receiver {
         }
     }
 
-    /// The oldest symbols go first. What is left of them is little, unless there
-    /// are more than any sender has under way.
+    /// Frees the oldest symbols first. Few of them are still needed, unless there are more than any
+    /// sender has in transfer.
     fn let_go_beyond_the_store(&mut self) -> Result<(), Violation> {
         while self.kept_bytes > self.store_bytes {
             let mut kept = self.blocks.values_mut();
@@ -405,8 +403,7 @@ impl Receiver {
     }
 }
 
-/// The number with these low bits in the window of those that are not done, or
-/// just behind it.
+/// The number with these low bits within the window of those that are not done, or just after it.
 fn expand_in(low: u16, done: &Done) -> u64 {
     expand(low.into(), NUMBER_BITS, done.floor() + WINDOW / 2)
 }

@@ -12,30 +12,29 @@ use crate::sent::{Due, SentBlock};
 use crate::symbol::{Body, LEAST_BODY_BYTES, Part, REPAIR_HEADER_BYTES, Symbol};
 use crate::{Losses, MOST_BUNDLE_BYTES, MOST_SYMBOLS, VERSION, Violation, WINDOW};
 
-/// A block ends when there has been nothing to send for so long: bundles of
-/// one object come with short pauses, and what looks like its end costs repair.
+/// A block ends when there has been nothing to send for this long: bundles of one object come with
+/// short pauses, and each apparent end of the object costs repair.
 pub(crate) const LINGER: Duration = Duration::from_millis(8);
-/// Amid a flow a loss holds up nobody for long; more repair than this part of
-/// a block does not pay.
+/// In the middle of a flow, a loss delays nothing for long; more repair than `RUNNING_PART` of a
+/// block is not worthwhile.
 const RUNNING_RISK: f64 = 0.01;
 const RUNNING_PART: f64 = 0.015;
 /// At the end of an object a loss costs a round trip.
 const TAIL_RISK: f64 = 0.002;
 const TAIL_PART: f64 = 0.14;
-/// What a block of a few symbols may have of repair in any case.
+/// Repair symbols that even a block of a few symbols may have.
 const LEAST_REPAIR: u16 = 2;
 /// How often a block may be asked for.
 const MOST_ASKED: u16 = 100;
-/// A request for a block that is judged is answered by a message, unless so many
-/// wait already: an honest peer asks once for each time that it was told of the
-/// block.
+/// A request for a judged block is answered by a message, unless this many are waiting already: an
+/// honest peer asks only once for each message about the block.
 const MOST_MESSAGES: usize = 8192;
 
 /// Which blocks get repair ahead of any request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// Those that are not acknowledged when there is nothing more to send: the
-    /// last round trip of an object.
+    /// Blocks that are not acknowledged when there is nothing more to send: the last round trip of
+    /// an object.
     Tail,
     /// All, and these more.
     Always,
@@ -61,7 +60,7 @@ pub struct SenderFigures {
     pub asked_symbols: u64,
     /// Bytes of all datagrams.
     pub bytes: u64,
-    /// Of these, of repair and of what was asked for.
+    /// Of these, bytes of repair and of requested symbols.
     pub repair_bytes: u64,
 }
 
@@ -76,7 +75,7 @@ struct Bundle {
 #[derive(Debug)]
 pub struct Sender {
     protection: Protection,
-    /// What the peer has room for, once it has said so.
+    /// The peer's room, once it has announced it.
     room_bytes: u64,
     outstanding_bytes: u64,
     /// Bytes of the bodies of new blocks; 0 while no datagram fits.
@@ -89,15 +88,15 @@ pub struct Sender {
     /// Symbols that leave before any new one, by their blocks.
     due: VecDeque<(u64, Due)>,
     messages: VecDeque<Message>,
-    /// Since when there is nothing to send, while blocks want their end.
+    /// Since when there is nothing to send, while blocks still need their repair.
     dry: Option<Instant>,
     losses: LossEstimate,
     figures: SenderFigures,
 }
 
 impl Sender {
-    /// A sender to a peer that has not said that it takes symbols. `losses` is
-    /// what is known of the path.
+    /// A sender to a peer that has not announced yet that it accepts symbols. `losses` is what is
+    /// known of the path.
     pub fn new(protection: Protection, losses: LossEstimate) -> Sender {
         Sender {
             protection,
@@ -117,8 +116,8 @@ impl Sender {
         }
     }
 
-    /// The largest datagram that fits at present, bytes; 0 for none. Where it
-    /// has become smaller, what is not acknowledged is cut anew.
+    /// The largest datagram that fits at present, bytes; 0 for none. If it has become smaller,
+    /// bytes that are not acknowledged are cut again.
     pub fn set_datagram_bytes(&mut self, most: usize) {
         let body_bytes = most.saturating_sub(REPAIR_HEADER_BYTES) & !1;
         let body_bytes = if body_bytes < LEAST_BODY_BYTES {
@@ -138,13 +137,13 @@ impl Sender {
         self.body_bytes = body_bytes;
     }
 
-    /// New blocks have at most so many symbols: as many as leave in a part of
-    /// the round trip, so that repair is sooner than a request.
+    /// Sets the most symbols of new blocks: as many as leave in a part of the round trip, so that
+    /// repair comes sooner than an answer to a request.
     pub fn set_block_symbols(&mut self, most: u16) {
         self.block_symbols = most.clamp(1, MOST_SYMBOLS);
     }
 
-    /// Whether the peer takes a bundle of so many bytes now.
+    /// Whether the peer takes a bundle of this many bytes now.
     pub fn has_room(&self, bytes: u64) -> bool {
         let oldest = self.bundles.keys().next().copied();
         let oldest = oldest.unwrap_or(self.next_bundle);
@@ -155,7 +154,7 @@ impl Sender {
             && self.blocks.span() < WINDOW / 2
     }
 
-    /// Takes a bundle that the peer has room for, in pieces; its number.
+    /// Takes a bundle for which the peer has room, in pieces. Returns its number.
     pub fn push(&mut self, chunks: impl IntoIterator<Item = Bytes>) -> u64 {
         let number = self.next_bundle;
         self.next_bundle += 1;
@@ -211,18 +210,18 @@ impl Sender {
         self.messages.pop_front()
     }
 
-    /// The peer takes symbols, if it speaks the same version.
+    /// The peer accepts symbols, if it speaks the same version.
     pub fn opened(&mut self, version: u8, room_bytes: u64) {
         if version == VERSION {
             self.room_bytes = room_bytes;
         }
     }
 
-    /// The receiver has judged a bundle: how many bytes of it were not cut yet,
-    /// and do not leave.
+    /// The receiver has judged a bundle. Returns how many of its bytes were not cut yet and are not
+    /// sent.
     ///
     /// # Errors
-    /// When it is not under way.
+    /// When it is not in transfer.
     pub fn ended(&mut self, bundle: u64) -> Result<u64, Violation> {
         let ended = self.bundles.remove(&bundle).ok_or(Violation::Unknown)?;
         self.outstanding_bytes -= ended.length;
@@ -233,7 +232,7 @@ impl Sender {
     /// The receiver lacks symbols of a block.
     ///
     /// # Errors
-    /// When that cannot be.
+    /// When that is impossible.
     pub fn wanted(
         &mut self,
         block: u64,
@@ -272,7 +271,7 @@ impl Sender {
         Ok(())
     }
 
-    /// What the receiver has counted.
+    /// Takes the receiver's counts.
     ///
     /// # Errors
     /// When it has counted more than was sent.
@@ -337,7 +336,7 @@ impl Sender {
                 });
                 return None;
             }
-            // What the receiver has whole meanwhile needs no more.
+            // Bundles that the receiver has completed meanwhile need no more symbols.
             _ if !self.blocks.contains(block) => return None,
             Due::Again(number) => {
                 let body = self.blocks.body(block, number)?;
@@ -409,7 +408,7 @@ impl Sender {
         } else {
             sent.make_repair(more, false)
         };
-        // A block that has said so before says it again only if more has left.
+        // If this was said of the block before, it is said again only if more has left.
         let first = sent.says_first();
         if first || !due.is_empty() {
             due.push(sent.make_sent());
@@ -428,8 +427,8 @@ impl Sender {
     }
 }
 
-/// What answers a request for `need` of the `missing` symbols: these, if all
-/// of them are needed, else fresh repair, and `more` of it.
+/// The answer to a request for `need` of the `missing` symbols: these themselves, if all of them
+/// are needed, otherwise fresh repair, and `more` in addition.
 fn answer(sent: &mut SentBlock, need: u16, more: u16, anew: bool, missing: &[u16]) -> Vec<Due> {
     let all = usize::from(need) == missing.len();
     let fresh = sent.more_repair() >= need + more;

@@ -11,14 +11,14 @@ use crate::code::{encode, most_repair};
 pub(crate) enum Due {
     /// A symbol of its own, once more.
     Again(u16),
-    /// A repair symbol, and whether it was asked for.
+    /// A repair symbol, and whether it was requested.
     Repair {
         number: u16,
         symbols: u16,
         code: Bytes,
         asked: bool,
     },
-    /// The receiver is told that all of these have left.
+    /// Tells the receiver that all of these have left.
     Sent {
         symbols: u16,
         /// Symbols that were due until then.
@@ -33,7 +33,7 @@ struct Said {
     due: u64,
 }
 
-/// A block that has a bundle which the receiver has not judged.
+/// A block with a bundle that the receiver has not judged.
 #[derive(Debug)]
 pub(crate) struct SentBlock {
     /// Bytes that every body is padded to.
@@ -78,7 +78,7 @@ impl SentBlock {
         self.next_repair
     }
 
-    /// Repair symbols that it may have beside these.
+    /// Repair symbols that it may have in addition.
     pub(crate) fn more_repair(&self) -> u16 {
         most_repair(self.symbols()) - self.next_repair
     }
@@ -92,7 +92,7 @@ impl SentBlock {
         number
     }
 
-    /// This many fresh repair symbols become due, as far as there are any.
+    /// Makes this many fresh repair symbols due, as far as there are any.
     pub(crate) fn make_repair(&mut self, count: u16, asked: bool) -> Vec<Due> {
         let count = count.min(self.more_repair());
         if count == 0 {
@@ -118,12 +118,12 @@ impl SentBlock {
         Due::Again(number)
     }
 
-    /// Whether the receiver was not told anything of it yet; true once.
+    /// Whether the receiver was told nothing of it yet; true only once.
     pub(crate) fn says_first(&mut self) -> bool {
         !std::mem::replace(&mut self.has_said, true)
     }
 
-    /// What tells the receiver that all that is due has left.
+    /// The message that all that is due has left.
     pub(crate) fn make_sent(&self) -> Due {
         Due::Sent {
             symbols: self.symbols(),
@@ -131,13 +131,13 @@ impl SentBlock {
         }
     }
 
-    /// The receiver was told so, when so many datagrams had left.
+    /// Notes that the receiver was told so when this many datagrams had left.
     pub(crate) fn said(&mut self, datagrams: u64, due: u64) {
         self.said.push_back(Said { datagrams, due });
     }
 
-    /// The receiver answers what it was told at `datagrams`: how many symbols
-    /// have become due since. `None` if it was not told that, or has answered.
+    /// The receiver answers the message sent at `datagrams`. Returns how many symbols have become
+    /// due since; `None` if there was no such message, or it was answered already.
     pub(crate) fn answer(&mut self, datagrams: u64) -> Option<u64> {
         let place = self
             .said

@@ -17,8 +17,8 @@ pub(crate) fn expand(low: u64, bits: u32, near: u64) -> u64 {
     }
 }
 
-/// Which of the numbers from 0 on are done: in any order, and those that are
-/// not done lie within a window.
+/// Records which numbers from 0 on are done. They may be done in any order; those that are not done
+/// lie within a window.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     /// All below are done.

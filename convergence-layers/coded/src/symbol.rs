@@ -1,9 +1,9 @@
 //! Datagrams: a symbol each.
 //!
-//! All begin with kind, 1 byte; the datagram's number, 3; its block, 2; and the
-//! symbol's number in the block, 2. Of larger numbers these are the low bits.
-//! A bundle's own symbol goes on with its *body*; a repair symbol with the
-//! number of the block's own symbols, 2, and the code over their bodies.
+//! All begin with kind, 1 byte; the datagram's number, 3; its block, 2; and the symbol's number in
+//! the block, 2. These are the low bits of larger numbers. One of the block's own symbols continues
+//! with its *body*; a repair symbol with the number of the block's own symbols, 2, and the code
+//! over their bodies.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -26,7 +26,7 @@ pub const LEAST_BODY_BYTES: usize = 64;
 
 /// Low bits that go of a datagram's number.
 pub const DATAGRAM_BITS: u32 = 24;
-/// Low bits that go of the number of a block, and of a bundle.
+/// Low bits that are sent of the number of a block, and of a bundle.
 pub const NUMBER_BITS: u32 = 16;
 
 /// A datagram's symbol.

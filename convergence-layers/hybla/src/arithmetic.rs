@@ -1,8 +1,8 @@
 //! The arithmetic of both congestion controls, in user space.
 //!
-//! These are calls into `src/bpf/hybla_arithmetic.h`, the file that the BPF
-//! program is compiled from too: what the tests find here holds in the kernel,
-//! and a congestion control in user space computes the same windows.
+//! These are calls into `src/bpf/hybla_arithmetic.h`, from which the BPF program is compiled, too:
+//! what the tests prove here holds in the kernel, and a congestion control in user space computes
+//! the same windows.
 //!
 //! Windows are in segments, times in microseconds, rates in bytes per second.
 
@@ -167,7 +167,8 @@ pub fn allocated_window(rate: u64, smoothed_us: u32, smallest_us: u32, mss: u32)
     kernel::underpass_hybla_allocated_window(rate, smoothed_us, smallest_us, mss)
 }
 
-/// The rate of segments that arrived within a time, bytes/s: at least one segment per second.
+/// The rate of segments that arrived within `interval_us`, bytes/s: at least one segment per
+/// second.
 pub fn arrival_rate(segments: u32, interval_us: u64, mss: u32) -> u64 {
     kernel::underpass_hybla_arrival_rate(segments, interval_us, mss)
 }

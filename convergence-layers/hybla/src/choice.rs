@@ -6,7 +6,7 @@ use std::fs;
 use crate::control::{Control, usable};
 use crate::loader::Loader;
 
-/// A control that was preferred and could not be had.
+/// A preferred control that is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Its name for `TCP_CONGESTION`.
@@ -18,8 +18,8 @@ pub struct Refused {
 /// The outcome of a preference list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The name for `TCP_CONGESTION`; `None` where nothing of the list can be had, so that
-    /// sockets keep the kernel's default.
+    /// The name for `TCP_CONGESTION`; `None` if nothing of the list is available, so that sockets
+    /// keep the kernel's default.
     pub name: Option<String>,
     /// What was preferred to it, in order.
     pub refused: Vec<Refused>,

@@ -4,12 +4,12 @@ use std::io;
 
 use socket2::{Domain, Socket, Type};
 
-/// A congestion control that this crate brings along.
+/// A congestion control that this crate provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Control {
     /// TCP Hybla with pacing and Hoe's first ssthresh.
     Hybla,
-    /// The allocated rate of `SO_MAX_PACING_RATE`, and Hybla where there is none.
+    /// The allocated rate of `SO_MAX_PACING_RATE`, and Hybla if there is none.
     Dama,
 }
 
@@ -42,7 +42,7 @@ impl Control {
 /// Why a socket cannot use a congestion control.
 #[derive(Debug, thiserror::Error)]
 pub enum UnusableError {
-    /// Neither registered nor to be had as a kernel module.
+    /// Neither registered nor available as a kernel module.
     #[error("the kernel does not have it, and no module of that name could be loaded")]
     Absent,
     /// There, but only for a privileged process.
@@ -58,8 +58,8 @@ pub enum UnusableError {
     NoSocket(io::Error),
 }
 
-/// Tries a congestion control on a socket of its own. With CAP_NET_ADMIN the kernel loads the
-/// module `tcp_<name>` for it where there is one.
+/// Tries a congestion control on a new socket. With CAP_NET_ADMIN the kernel loads the module
+/// `tcp_<name>` for it if there is one.
 pub fn usable(name: &str) -> Result<(), UnusableError> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)
         .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, None))

@@ -6,10 +6,9 @@
 //!
 //! - `hybla_bpf` is TCP Hybla (Caini and Firrincieli, 2004) with packet pacing and Hoe's
 //!   estimate of the first ssthresh.
-//! - `hybla_dama` takes the allocated rate from `SO_MAX_PACING_RATE` (payload, bytes per
-//!   second): it paces at that rate from the first segment, and keeps the window above the
-//!   allocation's bandwidth-delay product whatever is lost. Without that option it is
-//!   `hybla_bpf`.
+//! - `hybla_dama` takes the allocated rate from `SO_MAX_PACING_RATE` (payload, bytes per second):
+//!   it paces at that rate from the first segment, and keeps the window above the allocation's
+//!   bandwidth-delay product despite losses. Without that option it is `hybla_bpf`.
 //!
 //! A registration lives as long as the [`Loader`] that made it, and no longer than its
 //! process; connections that use the control keep it until they end. Nothing is pinned.

@@ -12,7 +12,7 @@ use crate::control::{Control, UnusableError, usable};
 /// Compiled from `src/bpf/hybla.bpf.c` by the build script.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hybla.bpf.o"));
 
-/// Where the kernel describes its own types, which CO-RE relocates by.
+/// The kernel's description of its own types, which CO-RE needs for relocation.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// Why a control could not be registered.
@@ -39,10 +39,10 @@ pub enum LoadError {
 
 /// Keeps the controls registered that it has registered itself.
 ///
-/// The name of a control is unique on a kernel, across all network namespaces. Where another
-/// process has registered it already, that registration is used; it ends with the other
-/// process, so [`Loader::ensure`] belongs before each new connection: it costs one socket
-/// when there is nothing to do.
+/// The name of a control is unique on a kernel, across all network namespaces. If another process
+/// has registered it already, that registration is used. It ends with the other process, so
+/// [`Loader::ensure`] must be called before each new connection; it costs one socket when there is
+/// nothing to do.
 #[derive(Debug, Default)]
 pub struct Loader {
     links: BTreeMap<Control, Link>,

@@ -63,7 +63,7 @@ pub fn peer_identity(
     })
 }
 
-/// DER puts a zero before a number whose first bit is set.
+/// DER puts a zero byte before a number whose first bit is set.
 pub(crate) fn without_leading_zeros(serial: &[u8]) -> &[u8] {
     let zeros = serial.iter().take_while(|byte| **byte == 0).count();
     &serial[zeros..]

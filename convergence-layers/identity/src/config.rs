@@ -32,8 +32,8 @@ pub enum TlsConfigError {
     Credentials(#[from] rustls::Error),
 }
 
-/// TLS of a side that dials. The source is asked for each connection, so that
-/// renewed certificates count without a restart.
+/// TLS of a side that dials. The source is asked for each connection, so that renewed certificates
+/// are used without a restart.
 #[derive(Clone)]
 pub struct ClientTls {
     /// Gives the configuration at present.

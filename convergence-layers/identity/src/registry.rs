@@ -87,14 +87,14 @@ impl Registry {
         self.lock().len()
     }
 
-    /// Aborts the sessions whose peer's certificate has such a serial number
-    /// (big-endian, without leading zeros); says how many.
+    /// Aborts the sessions whose peer's certificate has such a serial number (big-endian, without
+    /// leading zeros). Returns how many.
     pub fn close_where(&self, predicate: &dyn Fn(&[u8]) -> bool) -> usize {
         let revoked = |certificate: &Certificate| predicate(&certificate.serial);
         self.abort(revoked, REVOKED)
     }
 
-    /// The same for one session; no other is looked at.
+    /// The same for one session; no other is visited.
     pub fn close_if(&self, id: SessionId, predicate: &dyn Fn(&[u8]) -> bool) {
         let sessions = self.lock();
         let revoked = |certificate: &Certificate| predicate(&certificate.serial);
@@ -105,15 +105,14 @@ impl Registry {
         }
     }
 
-    /// Aborts the sessions whose peer's certificate has ended by then, s since
-    /// the Unix epoch; says how many.
+    /// Aborts the sessions whose peer's certificate has ended by then, s since the Unix epoch.
+    /// Returns how many.
     pub fn close_ended(&self, now_s: i64) -> usize {
         let ended = |certificate: &Certificate| certificate.not_after_s < now_s;
         self.abort(ended, "the peer's certificate has ended")
     }
 
-    /// Aborts all sessions under TLS: this node's certificate has ended. Says how
-    /// many.
+    /// Aborts all sessions under TLS, since this node's certificate has ended. Returns how many.
     pub fn close_certified(&self) -> usize {
         self.abort(|_| true, "this node's certificate has ended")
     }

@@ -10,11 +10,11 @@ use underpass_customer::customer;
 /// Ends a contact that has said nothing; it never blocks.
 type Leave = Box<dyn FnOnce() + Send>;
 
-/// Sources from which peers have proved who they are that are remembered.
+/// Most remembered sources from which peers have proved their identity.
 const MOST_KNOWN: usize = 4_096;
 
-/// Bounds the contacts that are no sessions yet of each source. Of sources without a
-/// contact only some are remembered, from which peers have proved who they are.
+/// Bounds the contacts of each source that are not sessions yet. Of sources without a contact it
+/// remembers only some, from which peers have proved their identity.
 #[derive(Clone, Debug)]
 pub struct Sources {
     most: usize,
@@ -31,11 +31,11 @@ struct Open {
     known: Known,
 }
 
-/// The last sources from which peers have proved who they are.
+/// The last sources from which peers have proved their identity.
 #[derive(Debug, Default)]
 struct Known {
     numbers: HashMap<IpAddr, u64>,
-    /// The same, the one that was seen longest ago first.
+    /// The same, the least recently seen one first.
     in_order: BTreeMap<u64, IpAddr>,
     next_number: u64,
 }
@@ -99,9 +99,9 @@ impl Sources {
         Sources::among(0, most)
     }
 
-    /// The same where all sources have `of_all` contacts together. One from which a peer
-    /// has proved who it is may be an address translator with many behind it: it may have
-    /// more, but no more than are left free then.
+    /// The same if all sources together have `of_all` contacts. A source from which a peer has
+    /// proved its identity may be an address translator with many peers behind it: it may have
+    /// more, but no more than it leaves free.
     pub fn among(of_all: usize, most: usize) -> Self {
         Self {
             most,
@@ -115,9 +115,9 @@ impl Sources {
         self.enter_as(address, None)
     }
 
-    /// The same for a contact that has said nothing yet. Until
-    /// [`SourcePlace::speaks`] it is told to `leave` when its source has one more contact
-    /// than there are places, and none that has been silent for longer.
+    /// The same for a contact that has sent nothing yet. Until [`SourcePlace::speaks`], it is told
+    /// to `leave` when its source has one contact too many and this one has been silent for the
+    /// longest time.
     pub fn enter_silent(
         &self,
         address: IpAddr,
@@ -158,14 +158,13 @@ impl Sources {
 }
 
 impl SourcePlace {
-    /// The contact is over, and its peer has proved who it is.
+    /// The contact is over, and its peer has proved its identity.
     pub fn proved(self) {
         let mut open = self.sources.open.lock().unwrap();
         open.known.insert(self.source);
     }
 
-    /// The contact has said something, and keeps its place; false if a newer one has it
-    /// already.
+    /// The contact has sent something, and keeps its place; false if a newer one has it already.
     pub fn speaks(&mut self) -> bool {
         let Some(number) = self.silent else {
             return true;
@@ -191,7 +190,7 @@ impl Drop for SourcePlace {
         if let Some(contacts) = open.sources.get_mut(&self.source) {
             let before = contacts.len();
             match self.silent {
-                // A newer one may have its place.
+                // A newer contact may have taken its place.
                 Some(number) => drop(contacts.silent.remove(&number)),
                 None => contacts.speaking -= 1,
             }
@@ -247,7 +246,7 @@ mod tests {
         assert!(!second.speaks(), "it has none any more");
         drop(second);
         assert!(third.speaks() && first.speaks());
-        // Whoever has spoken stays.
+        // Contacts that have sent something stay.
         assert!(enter(4).is_none() && left().is_empty());
         drop(first);
         let fourth = enter(4).expect("the place of the first");
@@ -258,7 +257,7 @@ mod tests {
         assert!(open.sources.is_empty() && open.contacts == 0);
     }
 
-    /// So many contacts as a source gets at present, at most `most`.
+    /// As many contacts as a source gets at present, at most `most`.
     fn fill(sources: &Sources, address: &str, most: usize) -> Vec<SourcePlace> {
         let address: IpAddr = address.parse().expect("an address");
         let contacts = std::iter::from_fn(|| sources.enter(address));
@@ -274,14 +273,14 @@ mod tests {
         first.pop().expect("a contact").proved();
         let behind_nat = fill(&sources, nat, 99);
         assert_eq!(first.len() + behind_nat.len(), 16);
-        // Strangers have their share as before.
+        // Unknown sources keep their share.
         let strange = fill(&sources, stranger, 99);
         assert_eq!(strange.len(), 8);
         assert!(fill(&sources, nat, 1).is_empty());
-        // What others have is not free.
+        // Places of others are not free.
         drop((first, behind_nat));
         assert_eq!(fill(&sources, nat, 99).len(), 12);
-        // And the share is the least.
+        // The share is the minimum.
         let others = ["192.0.2.3", "192.0.2.4"].map(|other| fill(&sources, other, 8));
         assert_eq!(others.each_ref().map(Vec::len), [8, 8]);
         assert_eq!(fill(&sources, nat, 99).len(), 8);

@@ -87,10 +87,9 @@ impl PathVerifier {
     }
 }
 
-/// A path that is not valid ends the handshake with the alert
-/// `bad_certificate` (RFC 9174, 4.4.4). rustls derives the alert from the
-/// error, and this is one of the errors that lead to it; so the reason itself
-/// goes to the log.
+/// An invalid path must end the handshake with the alert `bad_certificate` (RFC 9174, 4.4.4).
+/// rustls derives the alert from the error, and this error leads to it; the reason itself is only
+/// logged.
 fn refused(reason: &dyn fmt::Display) -> Error {
     warn!(%reason, "the peer's certificate is refused");
     CertificateError::BadEncoding.into()

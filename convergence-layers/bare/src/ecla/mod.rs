@@ -1,9 +1,9 @@
 //! The external convergence layer of a daemon of dtn7-rs (ECLA): this node is one
 //! of its convergence layers, over a WebSocket that this node dials.
 //!
-//! The daemon is told of nodes beyond this one as its peers, and hands over what
-//! its routing sends to them. Nothing acknowledges a bundle in either direction:
-//! one that is written is with the other side as far as anybody knows.
+//! This node announces the nodes beyond it as peers of the daemon, which hands over what its
+//! routing sends to them. Nothing acknowledges a bundle in either direction: a written bundle
+//! counts as received by the other side.
 
 mod packets;
 
@@ -40,14 +40,14 @@ const NAME: &str = "underpass";
 /// How long the daemon has to answer, and to take a message.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often the daemon is told of the nodes beyond this one: it forgets them
-/// after 20 s by default (`--peer-timeout`).
+/// How often the nodes beyond this one are announced to the daemon: it forgets them after 20 s by
+/// default (`--peer-timeout`).
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
 
-/// A message goes in frames of so many bytes: the daemon takes 16 MiB in one.
+/// The length of a message's frames, bytes; the daemon takes up to 16 MiB in one.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// What a message has around a bundle at most, bytes.
+/// Most bytes of a message around a bundle.
 const AROUND_BYTES: usize = 64 << 10;
 
 type Socket = WebSocketStream<TcpStream>;
@@ -103,7 +103,7 @@ pub(crate) async fn run(
 ) -> Down {
     let (handle, mut orders) = handle::pair();
     let id = node.session_up(config.next_id(), config.info(), handle);
-    // Nothing more is read while the node has not taken what was.
+    // Nothing more is read until the node has taken what was read.
     let (bundles, mut taken) = mpsc::channel(1);
     let Daemon { mut sink, source } = daemon;
     let reading = tokio::spawn(read(source, bundles));
@@ -122,7 +122,7 @@ pub(crate) async fn run(
         Err(id) => (id, Down::Closed),
     };
     reading.abort();
-    // It takes its peers for reachable until the connection ends.
+    // The daemon considers its peers reachable until the connection ends.
     let _ = timeout(Duration::from_secs(1), sink.close()).await;
     orders.end(&**node, id, [], down.clone());
     down
@@ -156,7 +156,7 @@ impl Session<'_> {
                         let sent = stop.run_until_cancelled(self.send(sink, transfer)).await;
                         sent.unwrap_or(Ok(()))
                     }
-                    // The daemon is near: what the path is given is not scarce.
+                    // The daemon is nearby, so the path's rate does not matter.
                     Some(Command::Rate(_) | Command::Suspend(_)) => Ok(()),
                     Some(Command::Abort(reason)) => return Down::Broken(reason),
                     Some(Command::Close) | None => return Down::Closed,
@@ -184,7 +184,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes a bundle; it is gone when it is with the kernel.
+    /// Writes a bundle; it counts as sent once the kernel has it.
     async fn send(
         &mut self,
         sink: &mut SplitSink<Socket, Message>,
@@ -194,7 +194,7 @@ impl Session<'_> {
         let outcome = match bytes <= MOST_SENT_BYTES {
             false => Outcome::Refused(Refusal::NotAcceptable),
             true => {
-                // It waits for the disk, and for the processor where it is long.
+                // This waits for the disk and, for a long bundle, for the processor.
                 let message = spawn_blocking(move || packets::forward(NAME, &transfer)).await;
                 let message = message.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
                 let sent = match message {
@@ -218,7 +218,7 @@ impl Session<'_> {
     async fn received(&mut self, bundle: Bytes) {
         self.received_bytes += bundle.len() as u64;
         if let Err(refusal) = handle::take(self.node, self.id, bundle).await {
-            // There is nobody to tell: the daemon takes it for sent.
+            // This cannot be reported: the daemon considers it sent.
             warn!(path = self.config.path, %refusal, "a bundle of the daemon is not taken");
         }
     }

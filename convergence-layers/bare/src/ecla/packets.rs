@@ -26,7 +26,7 @@ pub(super) fn base64_bytes(bytes: usize) -> usize {
 /// What the daemon says.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Packet {
-    /// It has taken this convergence layer; its node id.
+    /// The daemon has accepted this convergence layer; its node id.
     Registered(String),
     /// A bundle for one of its peers beyond this node.
     Bundle(Bytes),
@@ -61,7 +61,7 @@ struct ForwardData<'a> {
 /// Reads a packet of the daemon.
 ///
 /// # Errors
-/// When it is none.
+/// When the text is not a packet.
 pub(super) fn read(text: &str) -> io::Result<Packet> {
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let read: Read<'_> = serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
@@ -95,13 +95,13 @@ fn node_id(eid: &serde_json::Value) -> Option<String> {
     (scheme == 2 && service == 0).then(|| format!("ipn:{node}.0"))
 }
 
-/// Asks the daemon to take this convergence layer.
+/// Registers this convergence layer with the daemon.
 pub(super) fn register(name: &str) -> Vec<u8> {
     let packet = json!({"type": "Register", "name": name, "enable_beacon": false, "port": null});
     packet.to_string().into_bytes()
 }
 
-/// Tells the daemon of a peer that is reached by this convergence layer.
+/// Announces to the daemon a peer that this convergence layer reaches.
 pub(super) fn beacon(name: &str, node: u64) -> Vec<u8> {
     // Its convergence layers, each a name and a port, and services: none.
     let mut services = vec![0x82, 0x81, 0x82];

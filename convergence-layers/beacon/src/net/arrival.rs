@@ -1,4 +1,4 @@
-//! When a datagram arrived, by the kernel: a busy node reads it later.
+//! The kernel's time of a datagram's arrival: a busy node reads it later.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use nix::sys::time::TimeSpec;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// A datagram does not wait for longer than this.
+/// A datagram waits no longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// A clock that is slewed by 500 ppm is this far away 8 s later, the longest time
-/// between two beacons. One that has moved by more was set.
+/// How far a clock slewed by 500 ppm moves in 8 s, the longest time between two beacons. A clock
+/// that has moved further was set.
 const SLEWED: Duration = Duration::from_millis(4);
 
-/// Turns the kernel's stamps, which are of the real-time clock, into moments.
+/// Converts the kernel's time stamps, which use the real-time clock, to instants.
 pub(super) struct Arrivals {
     begun: Instant,
     /// The real-time clock's lead over `begun` at the last datagram.
@@ -35,7 +35,7 @@ impl Arrivals {
     /// The next datagram's length, its sender, and when it arrived.
     ///
     /// # Errors
-    /// `WouldBlock` where there is none; else as `recvmsg`.
+    /// `WouldBlock` if there is none; otherwise those of `recvmsg`.
     pub(super) fn receive(
         &mut self,
         socket: &UdpSocket,
@@ -59,8 +59,8 @@ impl Arrivals {
         Ok((length, from, self.moment(Instant::now(), clock, stamp)))
     }
 
-    /// The moment of a stamp that is read at `now`, when the clock shows `clock`;
-    /// `now` where the stamp does not count: the clock may have been set since.
+    /// The instant of a time stamp that is read at `now`, when the clock shows `clock`. If the
+    /// clock may have been set since, the stamp does not count, and this returns `now`.
     fn moment(
         &mut self,
         now: Instant,
