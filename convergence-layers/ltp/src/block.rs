@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-/// What is supplied at once of a piece that is elsewhere, bytes.
+/// Bytes that are supplied at once of a piece that is elsewhere.
 pub(crate) const WINDOW_BYTES: u64 = 256 << 10;
 
 /// A piece of a block to be sent.
@@ -13,7 +13,7 @@ pub(crate) const WINDOW_BYTES: u64 = 256 << 10;
 pub enum Piece {
     /// These bytes.
     Here(Bytes),
-    /// So many bytes, which the client supplies when they are to be sent.
+    /// This many bytes, which the client supplies when they are to be sent.
     Elsewhere(u64),
 }
 
@@ -22,7 +22,7 @@ enum Part {
     Here(Bytes),
     Elsewhere {
         bytes: u64,
-        /// What of it was supplied, by where it begins in the block.
+        /// The supplied parts of it, by where they begin in the block.
         windows: BTreeMap<u64, Bytes>,
     },
 }
@@ -75,14 +75,14 @@ impl Block {
         self.bytes
     }
 
-    /// The pieces that may have bytes of what begins there, with their beginnings.
+    /// The pieces that may contain bytes from there on, with their beginnings.
     fn parts_from(&self, start: u64) -> impl Iterator<Item = (u64, &Part)> {
         let first = self.starts.partition_point(|begin| *begin <= start);
         let parts = self.starts.iter().copied().zip(&self.parts);
         parts.skip(first.saturating_sub(1))
     }
 
-    /// What is to be supplied first before a range can be copied, if anything is.
+    /// The range that must be supplied before this one can be copied, if any.
     pub(crate) fn lacks(&self, range: &Range<u64>) -> Option<Range<u64>> {
         if range.is_empty() {
             return None;
@@ -106,7 +106,7 @@ impl Block {
         None
     }
 
-    /// Takes bytes of which [`Block::lacks`] has told.
+    /// Takes bytes that [`Block::lacks`] has requested.
     pub(crate) fn supply(&mut self, start: u64, supplied: Bytes) {
         if let Some(windows) = self.windows_at(start) {
             windows.insert(start, supplied);
@@ -120,7 +120,7 @@ impl Block {
         }
     }
 
-    /// Lets all of its bytes go: nothing of it is sent any more.
+    /// Frees all of its bytes: nothing of it is sent any more.
     pub(crate) fn clear(&mut self) {
         self.parts.clear();
         self.starts.clear();
@@ -166,7 +166,7 @@ impl Block {
     }
 }
 
-/// Where the window begins that a place is in, of a piece that begins at `begin`.
+/// The beginning of the window that contains a place, in a piece that begins at `begin`.
 fn window_of(begin: u64, at: u64) -> u64 {
     begin + (at - begin) / WINDOW_BYTES * WINDOW_BYTES
 }

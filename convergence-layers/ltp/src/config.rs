@@ -11,7 +11,7 @@ pub const BUNDLE_PROTOCOL: u64 = 1;
 /// The least bytes of a segment: its head, with numbers of any size, and data.
 pub const LEAST_SEGMENT_BYTES: usize = 128;
 
-/// What a span goes by, and its bounds. Each bound is for this one peer.
+/// The configuration of a span, and its bounds. Each bound is for this one peer.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// This engine's number.
@@ -25,16 +25,15 @@ pub struct Config {
     pub segment_bytes: usize,
     /// The round trip, until it is measured.
     pub rtt: Duration,
-    /// What the peer may take to answer, beside the round trip.
+    /// How long the peer may take to answer, beyond the round trip.
     pub margin: Duration,
     /// How often a segment is sent again without an answer before its session
     /// is cancelled (RFC 5326, 6.7, 6.8, 6.16). Time in blockages does not count.
     pub tries: u32,
     /// The longest wait for an answer: it doubles at each try.
     pub longest_wait: Duration,
-    /// How many times its length a block is sent again in all (RFC 5326, 6.22), the
-    /// heads of its segments included; and as often what is elsewhere of it is read
-    /// again.
+    /// How many times its length may be retransmitted of a block in all (RFC 5326, 6.22), including
+    /// the heads of segments. Parts that are elsewhere may be read again as often.
     pub cycles: u64,
     /// Blocks under way to the peer.
     pub sent_sessions: usize,
@@ -44,7 +43,7 @@ pub struct Config {
     pub block_bytes: u64,
     /// Memory for blocks from the peer that the client has not taken, bytes.
     pub receive_bytes: usize,
-    /// Of a block that takes more memory than this the client keeps what comes, bytes
+    /// If a block takes more memory than this, bytes, the client keeps what comes of it
     /// ([`Event::Keep`](crate::Event::Keep)).
     pub in_memory_bytes: usize,
     /// How much of `receive_bytes` no other span can take, bytes, and the common
@@ -56,25 +55,24 @@ pub struct Config {
     pub claims: usize,
     /// Reports to one session (RFC 5326, 6.11).
     pub reports: usize,
-    /// How long a block from the peer may stand still. Time in blockages does
+    /// How long a block from the peer may make no progress. Time in blockages does
     /// not count.
     pub idle: Duration,
-    /// Where session and serial numbers begin is drawn from this: they should
-    /// not come again after a restart (RFC 5326, 3.1).
+    /// The first session and serial numbers are drawn from this: numbers should not repeat after a
+    /// restart (RFC 5326, 3.1).
     pub seed: u64,
 }
 
-/// The bounds for a peer that an operator may choose; what they bound is said
-/// at [`Config`].
+/// The bounds for a peer that an operator may choose; [`Config`] explains them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Blocks under way to the peer, and as many from it.
+    /// Blocks in transfer to the peer, and as many from it.
     pub sessions: usize,
     /// Memory for blocks from the peer that the client has not taken, bytes.
     pub receive_bytes: usize,
     /// How often a segment is sent again without an answer.
     pub tries: u32,
-    /// How many times its length a block is sent again in all, and read again.
+    /// How many times its length may be retransmitted of a block in all, and read again.
     pub cycles: u64,
     /// Gaps in one block from the peer.
     pub gaps: usize,
@@ -82,7 +80,7 @@ pub struct Limits {
     pub claims: usize,
     /// Reports to one session.
     pub reports: usize,
-    /// How long a block from the peer may stand still.
+    /// How long a block from the peer may make no progress.
     pub idle: Duration,
 }
 

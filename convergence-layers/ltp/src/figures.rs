@@ -27,7 +27,7 @@ pub struct Figures {
     pub cancelled_received: u64,
 }
 
-/// Segments from the peer that were not taken, by their reasons.
+/// Segments from the peer that were not taken, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// The bytes are no segment.
@@ -36,7 +36,7 @@ pub struct Refused {
     pub foreign: u64,
     /// The session is over, or never was.
     pub closed: u64,
-    /// It contradicts the block, the report what was sent.
+    /// A segment contradicts its block, or a report contradicts what was sent.
     pub impossible: u64,
     /// There is no room: sessions, memory, gaps or reports.
     pub no_room: u64,

@@ -1,10 +1,9 @@
 //! The Licklider Transmission Protocol (RFC 5326), without I/O and clock.
 //!
-//! From the bytes upwards: [`sdnv`] and [`segment`] hold the wire's form;
-//! `block` and `store` a block's bytes on their way out and in; `sending` and
-//! `receiving` the two sides of one session; [`Span`] all that two engines have
-//! under way with each other, with its timers and bounds. The README says what
-//! is left out, and why this crate is.
+//! From the bytes upwards: [`sdnv`] and [`segment`] hold the wire's form; `block` and `store` a
+//! block's bytes on their way out and in; `sending` and `receiving` the two sides of one session;
+//! [`Span`] all blocks in transfer between two engines, with timers and bounds. The README says
+//! what is left out, and why this crate exists.
 
 mod block;
 mod cancelling;

@@ -1,10 +1,9 @@
-//! Time on the link: it stands still in blockages.
+//! Time on the link, which stops during blockages.
 
 use std::time::{Duration, Instant};
 
-/// Tells time on the link. All timers go by it, so they stop with a blockage
-/// and go on where they were (RFC 5326, 6.5 and 6.6), and those that come due
-/// after it are as far apart as they were before it.
+/// Measures time on the link. All timers use it, so they stop during a blockage and then continue
+/// (RFC 5326, 6.5 and 6.6), and keep their distances from each other.
 #[derive(Debug)]
 pub(crate) struct LinkClock {
     start: Instant,
@@ -45,7 +44,7 @@ impl LinkClock {
         passed.saturating_sub(self.blocked)
     }
 
-    /// When it will be that late on the link; unknown in a blockage.
+    /// When the link's time will be `at`; unknown during a blockage.
     pub(crate) fn when(&self, at: Duration) -> Option<Instant> {
         let known = self.since.is_none();
         known.then(|| self.start + self.blocked + at)

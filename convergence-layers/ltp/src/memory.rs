@@ -1,5 +1,5 @@
-//! Memory for blocks that come in: a part that each span has for itself, and one
-//! beyond it that all spans share.
+//! Memory for incoming blocks: a part that each span has for itself, and beyond that a part that
+//! all spans share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,8 +37,7 @@ impl CommonMemory {
     }
 }
 
-/// The memory of one span; what it has of the common part is given back when this
-/// is dropped.
+/// The memory of one span. Dropping this returns what it has of the common part.
 #[derive(Debug)]
 pub(crate) struct Memory {
     used: usize,
@@ -50,7 +49,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// `most` bytes, of which those beyond `own` are of the common part.
+    /// At most `most` bytes; those beyond `own` come from the common part.
     pub(crate) fn new(most: usize, common: Option<(usize, Arc<CommonMemory>)>) -> Memory {
         let (own, common) = common.unzip();
         Memory {
@@ -65,7 +64,7 @@ impl Memory {
         self.used
     }
 
-    /// Takes so many bytes more; false if there is no room for them.
+    /// Takes `bytes` more; false if there is no room for them.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let sum = self.used.saturating_add(bytes);
         let beyond = sum.saturating_sub(self.own) - self.beyond();

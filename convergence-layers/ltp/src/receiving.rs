@@ -53,7 +53,7 @@ pub(crate) struct Receiving {
     /// The reports that answer each checkpoint.
     answered: BTreeMap<u64, Vec<u64>>,
     next_report: u64,
-    /// Where the next report begins that answers no report.
+    /// Where the next report begins, if it does not answer a report.
     reported: u64,
     /// Red bytes that the peer knows to be here.
     known: RangeSet<u64>,
@@ -92,7 +92,7 @@ impl Receiving {
         self.stage == Stage::Incomplete
     }
 
-    /// Why the block cannot be with this segment (RFC 5326, 6.21), if so.
+    /// Why this segment makes the block impossible (RFC 5326, 6.21), if it does.
     pub(crate) fn contradiction(&self, data: &Data<'_>) -> Option<Reason> {
         let end = data.offset + data.bytes.len() as u64;
         let reds = self.red.last().map_or(0, |run| run.end);
@@ -114,7 +114,7 @@ impl Receiving {
         (beyond || other_red || other_end).then_some(Reason::System)
     }
 
-    /// Memory that a segment takes beside what the block has, bytes.
+    /// Memory that a segment needs beyond what the block has, bytes.
     pub(crate) fn extra_bytes(&self, data: &Data<'_>) -> usize {
         if !self.elsewhere {
             return self.store.extra_bytes(data.offset, data.bytes.len());
@@ -136,8 +136,8 @@ impl Receiving {
         runs.gaps(&(data.offset..end)).collect()
     }
 
-    /// Takes a data segment that contradicts nothing and has its memory. Its pieces that
-    /// are new are the client's to keep, if it keeps the block.
+    /// Takes a data segment that contradicts nothing and has its memory. Returns its new pieces for
+    /// the client, if the client keeps the block.
     pub(crate) fn take(&mut self, data: &Data<'_>) -> Vec<(u64, Bytes)> {
         let end = data.offset + data.bytes.len() as u64;
         if data.ends_red {
@@ -174,17 +174,16 @@ impl Receiving {
         self.red.len() + self.green.len()
     }
 
-    /// Whether so many gaps are there that a segment may add no other.
+    /// Whether the block has so many gaps that this segment must not add another.
     pub(crate) fn is_full_of_gaps(&self, data: &Data<'_>, gaps: usize) -> bool {
         let runs = if data.red { &self.red } else { &self.green };
         let end = data.offset + data.bytes.len() as u64;
-        // With what it touches it makes one run.
+        // It forms one run with those that it touches.
         let around = data.offset.saturating_sub(1)..end.saturating_add(1);
         runs.len() >= gaps && runs.overlapping(&around).next().is_none()
     }
 
-    /// Whether the whole block is here and the client does not know yet: its
-    /// length then.
+    /// The length of the block, if it is complete and the client does not know yet.
     pub(crate) fn offers(&mut self) -> Option<u64> {
         if self.stage != Stage::Incomplete {
             return None;
@@ -193,8 +192,8 @@ impl Receiving {
         let covered = |runs: &RangeSet<u64>, start, end| {
             start >= end || runs.gaps(&(start..end)).next().is_none()
         };
-        // Without a red segment a block is all green: a red part that was lost
-        // altogether cannot be told from that (RFC 5326, 8.2).
+        // Without a red segment a block counts as all green: a red part that was lost completely
+        // looks the same (RFC 5326, 8.2).
         let red_end = match self.red_end {
             None if self.red.is_empty() => 0,
             red_end => red_end?,
@@ -216,8 +215,7 @@ impl Receiving {
         self.stage = Stage::Taken;
     }
 
-    /// Whether nothing is left to be said or heard: the peer knows that all of
-    /// the red part is here.
+    /// Whether the exchange is finished: the peer knows that all of the red part is here.
     pub(crate) fn is_through(&self) -> bool {
         let red_end = self.red_bytes();
         self.stage == Stage::Taken
@@ -229,9 +227,9 @@ impl Receiving {
         self.stage == Stage::Taken
     }
 
-    /// A checkpoint has come, which ends at `end`: the reports to be sent, or
-    /// none if it has too many (RFC 5326, 6.11), or all blocks together have
-    /// (`full`). What the client has not taken yet is not reported as complete.
+    /// A checkpoint has come, which ends at `end`. Returns the reports to send, or none if this
+    /// block has too many (RFC 5326, 6.11) or all blocks together have (`full`). A block that the
+    /// client has not taken yet is not reported as complete.
     pub(crate) fn answer(
         &mut self,
         checkpoint: Checkpoint,
@@ -240,7 +238,7 @@ impl Receiving {
         config: &Config,
     ) -> Option<Vec<u64>> {
         if let Some(serials) = self.answered.get(&checkpoint.serial) {
-            // Asked again: the same answer, where the peer has not confirmed it.
+            // A repeated checkpoint gets the same answer, if the peer has not confirmed it.
             let again = serials.iter().filter(|serial| {
                 let issued = self.issued.get(serial);
                 issued.is_some_and(|issued| !issued.acknowledged && !issued.queued)
@@ -257,10 +255,10 @@ impl Receiving {
         if many || full {
             return None;
         }
-        // A second report begins where the first did that it follows.
+        // A secondary report begins where the report that it follows began.
         let echoed = self.issued.get(&checkpoint.report);
         let lower = echoed.map_or(self.reported, |issued| issued.report.lower);
-        // A first report that covers nothing new tells of all.
+        // A primary report that covers nothing new covers everything.
         let lower = if lower < end { lower } else { 0 };
         if echoed.is_none() {
             self.reported = self.reported.max(end);
@@ -316,11 +314,11 @@ impl Receiving {
         std::mem::take(&mut self.unanswered)
     }
 
-    /// The peer has a report; the moment that it was due to be repeated.
+    /// The peer has a report. Returns when it was due to be repeated.
     pub(crate) fn acknowledge(&mut self, serial: u64) -> Option<Duration> {
         let issued = self.issued.get_mut(&serial)?;
         issued.acknowledged = true;
-        // Its bounds may be asked for again, its claims are not.
+        // Its bounds may be needed again, its claims are not.
         for (start, end) in std::mem::take(&mut issued.report.claims) {
             self.known.insert(start..end);
         }
@@ -333,7 +331,7 @@ impl Receiving {
         issued.is_some_and(|issued| !issued.acknowledged)
     }
 
-    /// The moments that are to be forgotten with the session.
+    /// The due times that must be removed with the session.
     pub(crate) fn dues(&self) -> impl Iterator<Item = (u64, Duration)> + '_ {
         self.issued
             .iter()

@@ -4,14 +4,14 @@ use thiserror::Error;
 
 use crate::sdnv;
 
-/// The most claims of one report that are read: what fits a datagram of 64 KiB
-/// is far more than a sender of sound reports puts there.
+/// The most claims that are read of one report: a datagram of 64 KiB could hold far more than any
+/// reasonable sender puts there.
 pub const MOST_CLAIMS: usize = 1024;
 
 /// Why bytes are no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
-    /// A length or number goes beyond the bytes that are there, or beyond 64 bits.
+    /// A length or number exceeds the available bytes, or 64 bits.
     #[error("the segment is cut short")]
     Short,
     /// Only version 0 is known.
@@ -48,7 +48,7 @@ pub enum Reason {
     Retransmissions,
     /// Red data above green data.
     Miscolored,
-    /// The engine has no room, or the block cannot be.
+    /// The engine has no room, or the block is impossible.
     System,
     /// Too many rounds of retransmission.
     Cycles,
@@ -100,7 +100,7 @@ pub struct Data<'a> {
     pub offset: u64,
     /// Its part of the block.
     pub bytes: &'a [u8],
-    /// Red data is sent again until it is there, green data is not.
+    /// Red data is retransmitted until it has arrived, green data is not.
     pub red: bool,
     /// What asks for a report, in red data only.
     pub checkpoint: Option<Checkpoint>,
@@ -123,7 +123,7 @@ impl Data<'_> {
     }
 }
 
-/// A report: which bytes between its bounds are there.
+/// A report: which bytes between its bounds have arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Its serial number, not 0.
@@ -168,11 +168,11 @@ pub struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Takes a segment off the front: datagrams may hold several. Extensions
-    /// (RFC 5327's among them) are passed over.
+    /// Takes a segment off the front: datagrams may hold several. Extensions (RFC 5327's among
+    /// them) are skipped.
     ///
     /// # Errors
-    /// If the bytes are no segment; the rest of the datagram is of no use then.
+    /// If the bytes are no segment; the rest of the datagram is then useless.
     pub fn take(input: &mut &'a [u8]) -> Result<Segment<'a>, Malformed> {
         let control = byte(input)?;
         if control >> 4 != 0 {

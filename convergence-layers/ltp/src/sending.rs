@@ -29,7 +29,7 @@ pub(crate) struct Asked {
 enum Again {
     /// A checkpoint as it was.
     Checkpoint(u64),
-    /// What a report has not claimed. The last gap ends in a checkpoint.
+    /// A range that a report has not claimed. The last gap ends in a checkpoint.
     Gap {
         range: Range<u64>,
         report: u64,
@@ -51,17 +51,16 @@ pub(crate) struct Sending {
     pub(crate) asked: BTreeMap<u64, Asked>,
     next_serial: u64,
     again: VecDeque<Again>,
-    /// Whether the span has it in its list of those with something to send
-    /// again.
+    /// Whether it is in the span's list of blocks with something to retransmit.
     pub(crate) listed: bool,
     /// Serial numbers of the reports that have come.
     reports: BTreeSet<u64>,
-    /// What was asked to be sent again, as [`Sending::cost`] counts it.
+    /// What was requested for retransmission, as [`Sending::cost`] counts it.
     resent_cost: u64,
     /// What the client was asked for, bytes.
     read_bytes: u64,
     pub(crate) cancelling: Option<Cancelling>,
-    /// When it asks on its own account, see [`Sending::is_stalled`].
+    /// When it asks by itself, see [`Sending::is_stalled`].
     pub(crate) stalled: Option<Duration>,
     /// Data bytes of a segment at most.
     room: usize,
@@ -78,7 +77,7 @@ pub(crate) enum Heard {
     Known,
     /// Some of the red part is missing.
     Missing,
-    /// Too much was sent again, or too many reports came.
+    /// Too much was retransmitted, or too many reports came.
     TooMuch,
     /// More is there.
     More,
@@ -144,7 +143,7 @@ impl Sending {
         self.fresh > 0
     }
 
-    /// Whether all of it was sent and the red part is there (RFC 5326, 6.12).
+    /// Whether all of it was sent and the red part has arrived (RFC 5326, 6.12).
     pub(crate) fn is_through(&self) -> bool {
         self.fresh == self.block.len() && self.acknowledged() == self.red
     }
@@ -184,7 +183,7 @@ impl Sending {
         at..end.min(at.saturating_add(1))
     }
 
-    /// Writes the next segment that was sent before.
+    /// Writes the next segment to retransmit.
     pub(crate) fn write_again(&mut self, session: SessionId, out: &mut Vec<u8>) -> Option<Written> {
         loop {
             match self.again.pop_front()? {
@@ -280,7 +279,7 @@ impl Sending {
         self.block.copy(range.start, range.end, out);
     }
 
-    /// The checkpoint's time is over: it is sent again.
+    /// The checkpoint's timer has expired: it is sent again.
     pub(crate) fn ask_again(&mut self, serial: u64) {
         if let Some(asked) = self.asked.get_mut(&serial) {
             asked.due = None;
@@ -289,10 +288,9 @@ impl Sending {
         }
     }
 
-    /// A report has come (RFC 5326, 6.13); its checkpoint is answered already.
-    /// `gaps` is how many may be sent again one by one: beyond that, what is
-    /// between them is sent as well. `runs` is how many runs of claimed bytes are
-    /// kept: what is beyond counts as missing.
+    /// A report has come (RFC 5326, 6.13); its checkpoint is answered already. At most `gaps` gaps
+    /// are retransmitted one by one; if there are more, the bytes between them are sent as well. At
+    /// most `runs` runs of claimed bytes are kept; claims beyond them count as missing.
     pub(crate) fn hear(
         &mut self,
         report: &Report,
@@ -310,7 +308,7 @@ impl Sending {
         }
         self.reports.insert(report.serial);
         for (start, end) in &report.claims {
-            // With what it touches it makes one run.
+            // It forms one run with those that it touches.
             let around = start.saturating_sub(1)..end.saturating_add(1);
             let touches = || self.claimed.overlapping(&around).next().is_some();
             if self.claimed.len() < runs || touches() {
@@ -345,16 +343,16 @@ impl Sending {
         Heard::Missing
     }
 
-    /// What it takes to send so many bytes: theirs, and the heads of their segments,
-    /// which are most of it where the peer lacks a byte here and there.
+    /// The cost of sending `bytes`: they and the heads of their segments, which make up most of it
+    /// if the peer lacks single bytes here and there.
     fn cost(&self, bytes: u64) -> u64 {
         let segments = bytes.div_ceil(self.room as u64);
         bytes.saturating_add(segments.saturating_mul(self.head as u64))
     }
 
-    /// Whether the client may be asked for so many bytes more: all of them once, and
-    /// `cycles` times again. A lost byte takes a whole window to be read, and the peer
-    /// can lack one in each.
+    /// Whether the client may be asked for `bytes` more: for the whole block once, and `cycles`
+    /// times again. For a single lost byte a whole window is read, and the peer can claim to lack
+    /// one in each.
     pub(crate) fn may_read(&mut self, bytes: u64, cycles: u64) -> bool {
         let most = self.block.len().saturating_mul(cycles.saturating_add(1));
         let sum = self.read_bytes.saturating_add(bytes);
@@ -365,13 +363,11 @@ impl Sending {
         true
     }
 
-    /// Whether red bytes are not known to be there, and neither is anything of
-    /// them on its way nor has the peer been asked for them: it has answered for
-    /// a part, and its other reports have not come. If it has forgotten the
-    /// session meanwhile, they never will.
+    /// Whether red bytes are unacknowledged although nothing of them is in flight and no checkpoint
+    /// is waiting: the peer has answered for a part, and its other reports have not come. If it has
+    /// forgotten the session, they never will.
     pub(crate) fn is_stalled(&self) -> bool {
-        // Without a checkpoint that waits for its report, those in the queue are
-        // answered.
+        // If no checkpoint waits for its report, those in the queue are answered.
         let queued = || {
             self.again
                 .iter()
@@ -384,7 +380,7 @@ impl Sending {
             && self.acknowledged() < self.red
     }
 
-    /// Sends the end of what is missing again, as a checkpoint.
+    /// Sends the end of the missing bytes again, as a checkpoint.
     pub(crate) fn ask_for_missing(&mut self) {
         let Some(gap) = self.claimed.gaps(&(0..self.red)).last() else {
             return;

@@ -24,29 +24,28 @@ use crate::sdnv::MOST_BYTES;
 use crate::segment::{Body, Reason, SessionId};
 use crate::sending::Sending;
 
-/// Sessions from the peer that are over and whose late segments are known as
-/// such.
+/// Closed sessions from the peer that are remembered, so that their late segments are recognised.
 const CLOSED: usize = 4_096;
 
-/// Short answers that wait to be sent. The peer asks again for what is dropped.
+/// Most short answers that wait to be sent. If one is dropped, the peer asks again.
 const ANSWERS: usize = 4_096;
 
-/// Gaps that wait to be filled, over all blocks under way.
+/// Most gaps that wait to be filled, over all blocks in transfer.
 const GAPS_WAITING: usize = 65_536;
 
-/// Runs of bytes that are here, and claims of the reports on them, over all
-/// blocks from the peer: what a block may have of them is for one that is long. As
-/// many runs the peer may claim of all blocks to it.
+/// Most runs of received bytes, and claims of reports on them, over all blocks from the peer; the
+/// bound of a single block is meant for a long one. The peer may claim as many runs of all blocks
+/// to it.
 const RUNS_KEPT: usize = 1 << 17;
 const CLAIMS_KEPT: usize = 1 << 17;
 
-/// Where sessions' first serial numbers are drawn from (CCSDS 734.1-B-1, 3.5.2).
+/// The range of sessions' first serial numbers (CCSDS 734.1-B-1, 3.5.2).
 const FIRST_SERIALS: u64 = (1 << 14) - 1;
 
 /// Why a block is not taken to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// As many blocks as the configuration allows are under way.
+    /// As many blocks as the configuration allows are in transfer.
     #[error("too many blocks are under way")]
     Full,
     /// There is no block without a byte.
@@ -91,9 +90,9 @@ pub enum Event {
         /// By the peer.
         by_peer: bool,
     },
-    /// A whole block has come: [`Span::answer`] says whether it is taken. The
-    /// peer is told that it is here only then, unless a part of it is green, and
-    /// only then its memory is free.
+    /// A whole block has come: the client calls [`Span::answer`] to take or refuse it. Only then is
+    /// the peer told that it is here, unless a part of it is green, and only then is its memory
+    /// free.
     Received {
         /// Its session.
         session: SessionId,
@@ -104,10 +103,10 @@ pub enum Event {
         /// Length of its red part.
         red_bytes: u64,
     },
-    /// These bytes of a block that is too long for memory have come, in any order, each of
-    /// them once: [`Span::kept`] says whether the client keeps them, and their memory is
-    /// free only then. Pieces of a block are kept in the order of these events: the first
-    /// ones have zeros where later ones belong.
+    /// These bytes of a block that is too long for memory have come, in any order, each once. The
+    /// client calls [`Span::kept`] to say whether it has kept them; only then is their memory free.
+    /// Pieces must be kept in the order of these events: early ones have zeros where later ones
+    /// belong.
     Keep {
         /// The block's session.
         session: SessionId,
@@ -116,7 +115,7 @@ pub enum Event {
         /// The bytes.
         bytes: Bytes,
     },
-    /// As [`Event::Received`], of a block that the client keeps.
+    /// As [`Event::Received`], for a block that the client keeps.
     ReceivedElsewhere {
         /// Its session.
         session: SessionId,
@@ -156,8 +155,8 @@ enum Waiting {
     Answer(SessionId, Body<'static>),
 }
 
-/// What one engine has under way with another: blocks in both directions.
-/// Whatever one peer does, it uses up no more than its own span's bounds.
+/// The blocks in transfer between one engine and another, in both directions. Whatever a peer does,
+/// it uses no more than its own span's bounds.
 ///
 /// Change something ([`Span::send`], [`Span::handle_input`],
 /// [`Span::handle_timeout`], [`Span::block_link`], [`Span::answer`]), then take
@@ -175,7 +174,7 @@ pub struct Span {
     /// Numbers of the peer's sessions in the order of their arrival.
     arrivals: VecDeque<u64>,
     closed: HashSet<u64>,
-    /// In the order in which they have ended, each with the time on the link.
+    /// Closed sessions in the order in which they ended, each with the time on the link.
     closed_order: VecDeque<(Duration, u64)>,
     waiting: VecDeque<Waiting>,
     answers: usize,
@@ -184,7 +183,7 @@ pub struct Span {
     /// Sessions with something that was never sent.
     fresh: VecDeque<u64>,
     fresh_bytes: u64,
-    /// What the client was asked for: the number of the session, and where it begins.
+    /// The ranges requested from the client: the number of the session, and where they begin.
     wanted: BTreeSet<(u64, u64)>,
     /// What it has supplied, the oldest first.
     supplied: VecDeque<(u64, u64)>,
@@ -193,8 +192,8 @@ pub struct Span {
     runs: usize,
     claims: usize,
     memory: Memory,
-    /// Memory for whole blocks that the client has not answered for, and for pieces that
-    /// it does not keep yet, bytes, by the numbers of their sessions, which may be over.
+    /// Memory, bytes, for complete blocks that the client has not answered, and for pieces that it
+    /// has not kept yet, by the numbers of their sessions, which may be over.
     with_client: BTreeMap<u64, usize>,
     dues: BTreeSet<(Duration, Due)>,
     events: VecDeque<Event>,
@@ -210,7 +209,7 @@ impl Span {
     /// A span with nothing under way.
     pub fn new(mut config: Config, now: Instant) -> Span {
         config.segment_bytes = config.segment_bytes.max(LEAST_SEGMENT_BYTES);
-        // A report is to fit a segment: a claim has two numbers.
+        // A report must fit into a segment; a claim has two numbers.
         let room = (config.segment_bytes - 6 * MOST_BYTES) / (2 * MOST_BYTES);
         config.claims = config.claims.clamp(1, room);
         let mut random = fastrand::Rng::with_seed(config.seed);
@@ -250,11 +249,11 @@ impl Span {
         }
     }
 
-    /// Begins to send a block, whose first `red_bytes` are sent again until
-    /// they are there. `key` is the client's name for it.
+    /// Begins to send a block, whose first `red_bytes` are retransmitted until they have arrived.
+    /// `key` is the client's name for it.
     ///
     /// # Errors
-    /// If the block cannot be, or too many are under way.
+    /// If the block is impossible, or too many are in transfer.
     pub fn send(
         &mut self,
         key: u64,
@@ -266,7 +265,7 @@ impl Span {
         self.send_pieces(key, service, pieces, red_bytes)
     }
 
-    /// The same of a block of which pieces may be elsewhere: see [`Event::Wanted`].
+    /// The same for a block with pieces that may be elsewhere: see [`Event::Wanted`].
     ///
     /// # Errors
     /// As [`Span::send`].
@@ -299,9 +298,8 @@ impl Span {
         Ok(session)
     }
 
-    /// The client's word on a block that it was offered by [`Event::Received`] or
-    /// [`Event::ReceivedElsewhere`]: it has it, or the session is cancelled for this
-    /// reason.
+    /// The client's verdict on a block that was offered by [`Event::Received`] or
+    /// [`Event::ReceivedElsewhere`]: it has the block, or the session is cancelled for this reason.
     pub fn answer(&mut self, now: Instant, session: SessionId, verdict: Result<(), Reason>) {
         let at = self.clock.at(now);
         let number = session.number;
@@ -331,8 +329,7 @@ impl Span {
         }
     }
 
-    /// The link is blocked, or free again. Nothing is sent and no time passes
-    /// for timers meanwhile.
+    /// The link is blocked, or free again. While it is blocked, nothing is sent and timers stop.
     pub fn block_link(&mut self, now: Instant, blocked: bool) {
         self.clock.block(now, blocked);
     }
@@ -354,15 +351,14 @@ impl Span {
         self.clock.when(*at)
     }
 
-    /// Whether segments wait to be sent, and not for bytes that the client was asked
-    /// for.
+    /// Whether segments wait to be sent whose bytes are here.
     pub fn has_output(&self) -> bool {
         !self.waiting.is_empty()
             || self.may_go_on(&self.again, Sending::next_again)
             || self.may_go_on(&self.fresh, |sending| Some(sending.next_fresh()))
     }
 
-    /// Whether segments wait that may go: the link is not blocked.
+    /// Whether segments wait that may be sent: the link is not blocked.
     pub fn may_transmit(&self) -> bool {
         !self.clock.is_blocked() && self.has_output()
     }
@@ -434,14 +430,14 @@ impl Span {
         }
     }
 
-    /// How long an answer is waited for after so many tries.
+    /// How long to wait for an answer after this many tries.
     fn wait(&self, tries: u32) -> Duration {
         let first = self.rtt.wait(self.config.margin);
         let longest = self.config.longest_wait.max(first);
         first.saturating_mul(1 << tries.min(16)).min(longest)
     }
 
-    /// A block is under way no more; its timers go with it.
+    /// Removes a block from transfer, with its timers.
     fn end_sending(&mut self, number: u64) -> Option<Sending> {
         let ended = self.sending.remove(&number)?;
         self.fresh_bytes -= ended.fresh_bytes();
@@ -490,9 +486,8 @@ impl Span {
         Some(ended)
     }
 
-    /// Forgets sessions that have been over for as long as a block may stand still:
-    /// nothing of them is on its way any more, and a peer that has restarted may use
-    /// their numbers again.
+    /// Forgets sessions that have been over for as long as a block may be idle: nothing of them is
+    /// in flight any more, and a peer that has restarted may use their numbers again.
     fn forget_closed(&mut self, at: Duration) {
         while let Some((ended, number)) = self.closed_order.front().copied()
             && at.saturating_sub(ended) >= self.config.idle
@@ -512,7 +507,7 @@ impl Span {
         }
     }
 
-    /// Tells the peer that a block is not sent to its end (RFC 5326, 6.19).
+    /// Tells the peer that the sending of a block is cancelled (RFC 5326, 6.19).
     fn cancel_sending(&mut self, number: u64, reason: Reason) {
         let Some(mut sending) = self.end_sending(number) else {
             return;
@@ -535,7 +530,7 @@ impl Span {
         });
     }
 
-    /// Tells the peer that a block is not taken (RFC 5326, 6.20).
+    /// Tells the peer that the reception of a block is cancelled (RFC 5326, 6.20).
     fn cancel_reception(&mut self, number: u64, reason: Reason) {
         let at = self.heard;
         let Some(receiving) = self.end_receiving(number) else {

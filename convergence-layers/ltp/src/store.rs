@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-/// Memory follows the bytes that came, whatever offsets they have: a page for
-/// those that lie within it.
+/// Memory follows the received bytes, whatever their offsets: a page is allocated for bytes that
+/// lie within it.
 const PAGE: usize = 4_096;
 
-/// What a page, or a piece that is handed to the client, needs beside its bytes.
+/// The overhead of a page, or of a piece that is handed to the client.
 pub(crate) const PIECE_COST_BYTES: usize = 64;
 
 /// A page and what the tree needs for it.
@@ -26,7 +26,7 @@ impl Store {
         self.pages.len() * PAGE_COST_BYTES
     }
 
-    /// Memory that these bytes would need beside, bytes.
+    /// Further memory that these bytes would need, bytes.
     pub(crate) fn extra_bytes(&self, offset: u64, length: usize) -> usize {
         if length == 0 {
             return 0;
@@ -52,8 +52,7 @@ impl Store {
         }
     }
 
-    /// The first `length` bytes, all of which are there; the memory is free
-    /// again.
+    /// Takes out the first `length` bytes, all of which must be there; their memory is free again.
     pub(crate) fn take(&mut self, length: u64) -> Vec<u8> {
         let mut whole = Vec::with_capacity(length as usize);
         for page in std::mem::take(&mut self.pages).into_values() {
@@ -63,8 +62,8 @@ impl Store {
         whole
     }
 
-    /// All pages with their offsets; the memory is the caller's from now on. Where nothing
-    /// has come, they are zero.
+    /// All pages with their offsets; the caller owns their memory from now on. Bytes that have not
+    /// come are zero.
     pub(crate) fn take_pages(&mut self) -> impl Iterator<Item = (u64, Bytes)> + use<> {
         let pages = std::mem::take(&mut self.pages).into_iter();
         pages.map(|(number, page)| {

@@ -1,4 +1,4 @@
-//! Which bundles go as coded datagrams, and what is known of losses beforehand.
+//! Which bundles are sent as coded datagrams, and what is known of losses beforehand.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -28,8 +28,8 @@ impl Coding {
     }
 }
 
-/// What is lost on the way to each peer, as its sessions have found: the next
-/// one begins with it.
+/// The losses towards each peer, as its sessions have measured them: the next session begins with
+/// these.
 #[derive(Debug, Default)]
 pub struct KnownLosses(Mutex<BTreeMap<String, LossEstimate>>);
 

@@ -1,5 +1,5 @@
-//! From a QUIC connection to an established session: both sides say who they
-//! are, and each looks whether the other's certificate says so too.
+//! From a QUIC connection to an established session: both sides give their node ids, and each
+//! checks the other's certificate against it.
 
 use std::io;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(crate) enum ContactFailure {
 }
 
 impl ContactFailure {
-    /// Whether it comes and goes with link and peer.
+    /// Whether it is temporary, depending on link and peer.
     pub(crate) fn comes_and_goes(&self) -> bool {
         match self {
             ContactFailure::Io(error) => comes_and_goes(error),
@@ -70,8 +70,8 @@ impl ContactFailure {
         )
     }
 
-    /// Whether the peer went away before it had said who it is: so end those
-    /// connections of a dialler that are not needed any more.
+    /// Whether the peer left before it had given its identity: connections that a dialler no longer
+    /// needs end like this.
     pub(crate) fn is_withdrawal(&self) -> bool {
         match self {
             ContactFailure::Connection(error) => defaults::down_of(error) == Down::Closed,
@@ -111,12 +111,12 @@ pub(crate) struct Trust {
     pub(crate) is_revoked: IsRevoked,
 }
 
-/// A connection whose two sides know each other.
+/// A connection whose two sides have identified each other.
 pub(crate) struct Contact {
     pub(crate) connection: Connection,
     pub(crate) send: SendStream,
     pub(crate) receive: RecvStream,
-    /// What was read of the control stream and not taken yet.
+    /// Bytes that were read of the control stream and not processed yet.
     pub(crate) unread: BytesMut,
     /// What the peer has said of itself.
     pub(crate) peer: Hello,
@@ -125,7 +125,7 @@ pub(crate) struct Contact {
     pub(crate) exported_key: ExportedKey,
 }
 
-/// The side that dials says what it wants and hears whether it gets that.
+/// The dialling side says what it wants, and learns whether it gets that.
 pub(crate) async fn ask(
     connection: Connection,
     defaults: &SessionDefaults,
@@ -148,7 +148,7 @@ pub(crate) async fn ask(
     judge(&connection, defaults, trust, hellos).await
 }
 
-/// The side that is dialled hears what is wanted, and agrees.
+/// The dialled side learns what is wanted, and agrees.
 pub(crate) async fn answer(
     connection: Connection,
     defaults: &SessionDefaults,
@@ -163,14 +163,14 @@ pub(crate) async fn answer(
         let (mut send, receive, peer, unread) = tokio::select! {
             biased;
             greeted = greeting => greeted?,
-            // No window bounds them, and symbols follow both HELLOs.
+            // No window bounds datagrams, and symbols come only after both HELLOs.
             early = connection.read_datagram() => {
                 early?;
                 let reason = "a datagram came before HELLO";
                 return Err(ContactFailure::Refused(reason.into()));
             }
         };
-        // Whoever is not wanted hears that instead.
+        // A peer that is not accepted is told so instead.
         check(&connection, &peer, defaults, trust.uris)?;
         connection.set_receive_window(defaults.window());
         say(&mut send, &defaults.hello(peer.class, peer.standby)).await?;
@@ -256,7 +256,7 @@ async fn hear(receive: &mut RecvStream) -> Result<(Hello, BytesMut), ContactFail
     }
 }
 
-/// Whether the peer is one that is wanted, and its certificate says so.
+/// Checks that the peer is accepted, and that its certificate names it.
 fn check(
     connection: &Connection,
     peer: &Hello,

@@ -1,4 +1,4 @@
-//! What all sessions of a dialer or listener have in common.
+//! The settings that all sessions of a dialer or listener share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,25 +15,25 @@ use crate::socket::SocketOptions;
 use crate::wire::Hello;
 use crate::{STREAMS, code};
 
-/// RFC 9000, 14: a path that carries less cannot carry QUIC. More than the
-/// largest is not announced by peers.
+/// RFC 9000, 14: a path that carries less cannot carry QUIC. Peers do not announce more than the
+/// largest.
 const DATAGRAM_BYTES: std::ops::RangeInclusive<u32> = 1200..=1452;
 /// Headers of IPv6 and UDP.
 const HEADER_BYTES: u32 = 48;
-/// So many packets may share an acknowledgement: on a narrow return link one
-/// for every other packet would be a large part of it.
+/// Packets that may share an acknowledgement: on a narrow return link, one for every other packet
+/// would be a large part of its traffic.
 const PACKETS_PER_ACK: u32 = 16;
-/// What the node has not read yet, and what has not left yet, of datagrams:
-/// the second is little, since it leaves ahead of all else.
+/// Bytes of datagrams that the node has not read yet, and of those not sent yet: the second are
+/// few, since datagrams leave ahead of everything else.
 const DATAGRAMS_UNREAD_BYTES: usize = 2 << 20;
 const DATAGRAMS_UNSENT_BYTES: usize = 128 << 10;
-/// One stream has at most this part (1/n) of the connection's window: a bundle whose first
-/// bytes are to be repeated, or for which there is no room yet, stops no other.
+/// One stream has at most this part (1/n) of the connection's window, so that a bundle that waits
+/// for a retransmission or for room does not stop others.
 const STREAM_PART: u64 = 2;
-/// What a peer may send before it has said who it is: its HELLO is shorter.
+/// What a peer may send before it has given its identity; a HELLO is shorter.
 const STRANGER_WINDOW_BYTES: u64 = 16 << 10;
 
-/// What all sessions of a dialer or listener have in common.
+/// The settings that all sessions of a dialer or listener share.
 #[derive(Clone, Debug)]
 pub struct SessionDefaults {
     /// The configured path or listener, as [`underpass_cla::SessionInfo`]
@@ -51,18 +51,17 @@ pub struct SessionDefaults {
     /// The same while the link rests ([`underpass_cla::Session::rest`]), s; `keepalive_s`
     /// if that is longer or 0.
     pub resting_keepalive_s: u16,
-    /// How long a peer may be silent in any case, at least the time for which
-    /// a blocked link is held.
+    /// How long a peer may always be silent: at least the time for which a blocked link is held.
     pub hold: Duration,
     /// The largest bundle we take, bytes.
     pub transfer_mru_bytes: u64,
     /// The largest bundle that we take into memory, bytes; longer ones are taken
     /// piece by piece ([`underpass_cla::Node::intake`]).
     pub whole_mru_bytes: u64,
-    /// Longer bundles do not come into memory as things are, bytes: the node takes all of
-    /// them piece by piece. A peer has room for one of this length.
+    /// The largest bundle that comes into memory at present, bytes: the node takes longer ones
+    /// piece by piece. A peer has room for one of this length.
     pub in_memory_bytes: u64,
-    /// Bytes that may be on their way to us on one session.
+    /// Bytes that may be in flight to us on one session.
     pub receive_window_bytes: u64,
     /// Congestion control.
     pub algorithm: Algorithm,
@@ -71,7 +70,7 @@ pub struct SessionDefaults {
     pub coding: Arc<[Coding]>,
     /// What is known of the losses towards each peer.
     pub known_losses: Arc<KnownLosses>,
-    /// Room for what each peer has under way, which all of its sessions share.
+    /// Room for the bundles in transfer from each peer, shared by all of its sessions.
     pub rooms: Arc<PeerRooms>,
     /// How long a bundle waits for room before it is refused.
     pub room_timeout: Duration,
@@ -126,7 +125,7 @@ impl SessionDefaults {
         SessionId(self.session_ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether a node id is one that peers may have.
+    /// Whether a peer may have this node id.
     pub(crate) fn accepts(&self, node_id: &str) -> bool {
         let accepted = self.accepted_peers.as_ref();
         accepted.is_none_or(|accepted| accepted.iter().any(|id| id == node_id))
@@ -150,8 +149,8 @@ impl SessionDefaults {
         coding.copied().unwrap_or_default()
     }
 
-    /// How often a session shows life, if it does; often enough that QUIC does not end a
-    /// connection that is idle.
+    /// How often a session sends keepalives, if it does; often enough that QUIC does not end an
+    /// idle connection.
     pub(crate) fn keepalives(&self) -> Option<Intervals> {
         let usual = Duration::from_secs(self.keepalive_s.into());
         let resting = usual.max(Duration::from_secs(self.resting_keepalive_s.into()));
@@ -162,13 +161,13 @@ impl SessionDefaults {
         })
     }
 
-    /// What may be on its way to us on one session whose peer is known.
+    /// Bytes that may be in flight to us on one session whose peer is known.
     pub(crate) fn window(&self) -> VarInt {
         limit(self.receive_window_bytes)
     }
 
-    /// Room for all that a peer may have under way, on all of its sessions: what
-    /// a window allows, and a bundle of any size that comes into memory.
+    /// Room for all that a peer may have in transfer, on all of its sessions: a window, and a
+    /// bundle of the largest size that comes into memory.
     pub(crate) fn room_bytes(&self) -> u64 {
         let window = self.receive_window_bytes.saturating_mul(2);
         let largest = self.whole_mru_bytes.min(self.in_memory_bytes);
@@ -181,8 +180,8 @@ impl SessionDefaults {
         self.rooms.widen(peers, self.room_bytes());
     }
 
-    /// QUIC's settings for one connection, whose flow this is. The side that is
-    /// dialled takes one control stream, and little before it knows the peer.
+    /// QUIC's settings for one connection, whose flow this is. The dialled side takes one control
+    /// stream, and only a few bytes before it knows the peer.
     pub(crate) fn transport(&self, flow: Arc<Flow>, is_dialled: bool) -> TransportConfig {
         let mut transport = TransportConfig::default();
         let datagram = self.mtu_bytes.saturating_sub(HEADER_BYTES);
@@ -261,7 +260,7 @@ mod tests {
         let room = session.rooms.of("ipn:10.0", session.room_bytes());
         assert!(room.take(25 << 20).is_none() && room.take(24 << 20).is_some());
         let other = session.rooms.of("ipn:11.0", session.room_bytes());
-        // From now on nothing goes to the disk.
+        // From now on nothing is written to disk.
         session.in_memory_bytes = u64::MAX;
         session.widen_rooms();
         assert!(room.take(265 << 20).is_none() && room.take(264 << 20).is_some());

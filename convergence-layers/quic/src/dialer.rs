@@ -27,8 +27,8 @@ use crate::wire;
 
 /// Connections begun and not through, at most.
 const MOST_ATTEMPTS: usize = 20;
-/// Once a peer has answered, the rest of the contact is waited for so many
-/// times as long as that took before the next connection is begun.
+/// Once a peer has answered, the dialer waits this many times as long as that took for the rest of
+/// the contact before it begins the next connection.
 const CONTACT_ROUND_TRIPS: u32 = 3;
 
 /// What a dialer is to do.
@@ -49,8 +49,8 @@ pub struct DialerConfig {
     pub standby: bool,
     /// How long a connection may take; meanwhile others are begun.
     pub connect_timeout: Duration,
-    /// When to dial again after an answer that was none. Where nobody answers,
-    /// a connection is begun at each `base`, without back-off.
+    /// When to dial again after a refusal. If nobody answers, a connection is begun each `base`,
+    /// without back-off.
     pub backoff: Backoff,
 }
 
@@ -70,8 +70,7 @@ impl DialerConfig {
     }
 }
 
-/// Keeps sessions to one peer over one path. Dropping it stops dialling;
-/// sessions go on.
+/// Keeps sessions to one peer over one path. Dropping it stops dialling; sessions continue.
 #[derive(Debug)]
 pub struct Dialer {
     shared: Arc<Shared>,
@@ -123,15 +122,14 @@ impl Dialer {
         Self { shared, tracker }
     }
 
-    /// Sets what sessions have in common that begin from now on. Where that is more room
-    /// for bundles, those that are up have it, too.
+    /// Sets the settings of sessions that begin from now on. More room for bundles also applies to
+    /// existing sessions.
     pub fn set_session(&self, session: SessionDefaults) {
         session.widen_rooms();
         *self.shared.session.write().unwrap() = Arc::new(session);
     }
 
-    /// Dials nothing more for as long as it is held; sessions go on, and so
-    /// does what is being set up.
+    /// While held, dials nothing more; sessions continue, and so do those that are being set up.
     pub fn hold(&self, held: bool) {
         self.shared.held.send_replace(held);
     }
@@ -174,11 +172,9 @@ impl Shared {
         self.errors.lock().unwrap().insert(class, error);
     }
 
-    /// Dials until a peer answers; an error is the peer's answer, or this
-    /// host's refusal. While a link is blocked, what is sent is lost, and QUIC
-    /// repeats it ever more seldom: so a fresh connection is begun at short
-    /// intervals, and the first that gets through to the end of the contact
-    /// wins.
+    /// Dials until a peer answers; an error is the peer's answer, or this host's refusal. While a
+    /// link is blocked, packets are lost, and QUIC retransmits more and more rarely. So a fresh
+    /// connection is begun at short intervals, and the first one that completes the contact wins.
     pub(crate) async fn dial(
         self: &Arc<Self>,
         class: Option<(Class, bool)>,
@@ -198,9 +194,9 @@ impl Shared {
                     Ok(Err(failure)) if failure.is_silence() => {
                         self.set_error(class.map(|(class, _)| class), failure.to_string());
                     }
-                    // A connection of before a blockage: its end, which comes only now, says
-                    // nothing of those that were begun since. A peer that ends them all is
-                    // dialled ever more seldom.
+                    // The end of a connection from before a blockage, which comes only now, says
+                    // nothing of those that were begun since. A peer that ends them all is dialled
+                    // more and more rarely.
                     Ok(Err(failure)) if failure.comes_and_goes() && !attempts.is_empty() => {
                         self.set_error(class.map(|(class, _)| class), failure.to_string());
                         refused += 1;
@@ -229,15 +225,15 @@ impl Shared {
         }
     }
 
-    /// The time between two connections of a dial of which so many were refused.
+    /// The time between two connections of a dial, after this many refusals.
     fn pause(&self, refused: u32) -> Duration {
         let backoff = self.config.backoff;
         let pause = backoff.jittered(refused, fastrand::f64());
         pause.max(backoff.base)
     }
 
-    /// A socket of its own for each session: classes are told apart by their
-    /// ports, and an interface that is made anew has its place.
+    /// Each session has its own socket, so that ports distinguish the classes, and an interface
+    /// that is created again is found.
     fn endpoint(&self, defaults: &SessionDefaults) -> io::Result<Endpoint> {
         let any = match self.config.remote {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -253,7 +249,7 @@ impl Shared {
         )
     }
 
-    /// The certificates at present, so that renewed ones count.
+    /// Uses the present certificates, so that renewed ones take effect.
     fn crypto(&self) -> io::Result<ClientConfig> {
         let mut config = (*(self.config.tls.source)()).clone();
         config.alpn_protocols = vec![wire::ALPN.to_vec()];
@@ -293,8 +289,8 @@ impl Attempt {
         let contact = contact::ask(connection, &self.defaults, self.class, trust).await?;
         Ok((contact, flow))
     }
-    /// The peer has answered after this time: it is there, so no other
-    /// connection is begun for a while.
+    /// The peer has answered after this time, so it is reachable and no other connection is begun
+    /// for a while.
     fn extend_patience(&self, answered_after: Duration) {
         let base = self.shared.config.backoff.base;
         let patience = answered_after * CONTACT_ROUND_TRIPS + base;

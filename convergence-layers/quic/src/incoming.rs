@@ -1,8 +1,7 @@
-//! Room for the bundles that a peer has under way, on all of its sessions
-//! together.
+//! Room for the bundles in transfer from a peer, on all of its sessions together.
 //!
-//! A bundle's room is taken by the length that its sender announces, before
-//! any memory is; the memory follows the bytes that come.
+//! A bundle's room is reserved by its announced length, before any memory is taken; memory follows
+//! the bytes that come.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -11,10 +10,10 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-/// A bundle of at most so many bytes is short, as those of streams are.
+/// The longest short bundle, bytes; bundles of streams are short.
 const SHORT_BYTES: u64 = 2 << 20;
-/// Room that long bundles leave to short ones: who has sent long ones goes on with
-/// the rest.
+/// Room that long bundles leave to short ones, so that a peer that sends long ones can still send
+/// others.
 const SHORT_ROOM_BYTES: u64 = 8 << 20;
 
 /// The rooms of all peers, by their node ids: there are as many as neighbours.
@@ -22,8 +21,8 @@ const SHORT_ROOM_BYTES: u64 = 8 << 20;
 pub struct PeerRooms(Mutex<HashMap<String, Arc<Room>>>);
 
 impl PeerRooms {
-    /// The room of a peer, which all of its sessions share. Where its paths
-    /// differ in what they need, the largest counts.
+    /// The room of a peer, which all of its sessions share. If its paths need different sizes, the
+    /// largest counts.
     pub(crate) fn of(&self, peer: &str, most: u64) -> Arc<Room> {
         let mut rooms = self.0.lock().unwrap();
         let room = rooms.entry(peer.to_owned()).or_default();
@@ -31,7 +30,7 @@ impl PeerRooms {
         room.clone()
     }
 
-    /// Gives so much room to these peers, as far as they have any; `None`: to all.
+    /// Gives this much room to these peers, as far as they have any; `None`: to all.
     pub(crate) fn widen(&self, peers: Option<&[String]>, most: u64) {
         let rooms = self.0.lock().unwrap();
         let widen = |room: &Arc<Room>| room.widen(most);
@@ -50,8 +49,7 @@ impl PeerRooms {
 pub(crate) struct Room {
     most: AtomicU64,
     used: AtomicU64,
-    /// There is more room than before. Whoever waits for some begins to listen before
-    /// it looks.
+    /// Notifies that room was freed. A waiting task begins to listen before it checks.
     freed: Notify,
 }
 
@@ -71,15 +69,14 @@ impl Room {
         }
     }
 
-    /// Room for a bundle of so many bytes, if there is any.
+    /// Room for a bundle of `bytes`, if there is any.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Place> {
         let mut place = self.begin();
         place.grow(bytes).then_some(place)
     }
 
-    /// Room for a bundle of so many bytes, once there is some; `None` if all of it is not
-    /// enough. Who waits has nothing of it, so that those who have some can go on and
-    /// give it back.
+    /// Waits for room for a bundle of `bytes`; `None` if all of the room is not enough. A waiting
+    /// bundle holds none, so that those that have some can complete and free it.
     pub(crate) async fn wait(self: &Arc<Self>, bytes: u64) -> Option<Place> {
         loop {
             let freed = self.freed.notified();
@@ -98,7 +95,7 @@ impl Room {
         self.used.load(Relaxed) > 0
     }
 
-    /// What may be used in all once a bundle of so many bytes is there.
+    /// What may be used in all, including a bundle of `bytes`.
     fn most_for(&self, bytes: u64) -> u64 {
         let most = self.most.load(Relaxed);
         match bytes <= SHORT_BYTES {
@@ -130,7 +127,7 @@ impl Place {
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;
         self.room.used.fetch_sub(less, Relaxed);
-        // A place that found no room frees none: who has waited for it would wake itself.
+        // A place without room frees none: otherwise a waiting task would wake itself.
         if less > 0 {
             self.room.freed.notify_waiters();
         }
@@ -184,7 +181,7 @@ mod tests {
         let mut first = room.take(80 * MIB).expect("it is empty");
         let mut waiting = pin!(room.wait(60 * MIB));
         assert!(timeout(A_WHILE, &mut waiting).await.is_err());
-        // It takes nothing as long as it waits.
+        // It takes no room while it waits.
         let second = room.take(20 * MIB);
         assert!(second.is_some());
         first.shrink(30 * MIB);

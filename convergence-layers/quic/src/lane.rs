@@ -1,4 +1,4 @@
-//! The sessions of one class at the side that dials: one active, one standby.
+//! The sessions of one class at the dialling side: one active, one standby.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -70,12 +70,11 @@ impl Lane {
                 () = sleep_until(self.retry_at.into()), if waits => {}
             }
         }
-        // Sessions end in order, or with what stops this task.
+        // Sessions end in order, or together with this task.
         while self.sessions.join_next().await.is_some() {}
     }
 
-    /// Dials what is missing and may be dialled now; true while something has
-    /// to wait for its time.
+    /// Dials the missing sessions that may be dialled now. Returns true while others have to wait.
     fn dial_missing(&mut self) -> bool {
         let wanted = 1 + usize::from(self.shared.config.standby && self.class.is_some());
         let all_up = self.slots.iter().all(|slot| slot.up_since.is_some());
@@ -131,8 +130,8 @@ impl Lane {
         self.shared.set_error(class, reason);
         let ended = self.slots.iter().position(|slot| slot.number == number);
         let lived = ended.and_then(|index| self.slots.remove(index).up_since);
-        // A session that lived is dialled again at once; one that breaks as
-        // soon as it is up would otherwise be dialled without end.
+        // A session that lived for a while is dialled again at once. One that breaks as soon as it
+        // is up must wait, or it would be dialled without end.
         let backoff = self.shared.config.backoff;
         if lived.is_none_or(|since| since.elapsed() < backoff.base) {
             self.failures = self.failures.saturating_add(1);
@@ -141,7 +140,7 @@ impl Lane {
     }
 }
 
-/// One session, from the dial to its end; says how it ended.
+/// One session, from the dial to its end. Returns how it ended.
 async fn session(
     shared: &Arc<Shared>,
     class: Option<(Class, bool)>,
@@ -159,7 +158,7 @@ async fn session(
         registry: shared.registry.clone(),
     };
     let down = session::run(reached.contact, around).await;
-    // The last packet, which tells the peer, leaves before the socket goes.
+    // The last packet, which informs the peer, leaves before the socket is closed.
     tokio::spawn(async move { reached.endpoint.wait_idle().await });
     Ok(down)
 }

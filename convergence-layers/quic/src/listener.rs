@@ -33,15 +33,15 @@ pub struct ListenerConfig {
     /// The most connections that are not established sessions yet; as many
     /// more wait, and others are refused.
     pub max_half_open: usize,
-    /// The most of them from one source: an IPv4 address or an IPv6 prefix of
-    /// 64 bits; one from which a peer has proved who it is may have as many as it leaves
-    /// free. More are refused at once.
+    /// The most of them from one source: an IPv4 address or an IPv6 prefix of 64 bits; a source
+    /// from which a peer has proved its identity may have as many as it leaves free. More are
+    /// refused at once.
     pub max_half_open_per_source: usize,
     /// The most connections in all; more are refused at once.
     pub max_connections: usize,
 }
 
-/// A running listener. Dropping it stops accepting; sessions go on.
+/// A running listener. Dropping it stops accepting; sessions continue.
 #[derive(Debug)]
 pub struct Listener {
     local: SocketAddr,
@@ -74,7 +74,7 @@ struct HalfOpen {
 }
 
 impl HalfOpen {
-    /// Gives the place back. Whether the peer has proved who it is.
+    /// Frees the place. `proved` says whether the peer has proved its identity.
     fn end(self, proved: bool) {
         if proved {
             self.source.proved();
@@ -130,14 +130,14 @@ impl Listener {
         self.local
     }
 
-    /// Sets what sessions have in common that begin from now on. Where that is more room
-    /// for bundles, those that are up have it, too.
+    /// Sets the settings of sessions that begin from now on. More room for bundles also applies to
+    /// existing sessions.
     pub fn set_session(&self, session: SessionDefaults) {
         session.widen_rooms();
         *self.shared.session.write().unwrap() = Arc::new(session);
     }
 
-    /// Accepts nothing more for as long as it is held; sessions go on.
+    /// While held, accepts nothing more; sessions continue.
     pub fn hold(&self, held: bool) {
         self.shared.held.send_replace(held);
     }
@@ -204,7 +204,7 @@ impl Acceptor {
 
     fn take(&self, incoming: Incoming, half_open: OwnedSemaphorePermit) {
         let remote = incoming.remote_address();
-        // An address that may be forged takes no place that others need.
+        // A possibly forged address must not take a place that others need.
         let scarce = self.half_open.available_permits() < self.max_half_open / 2;
         if scarce && !incoming.remote_address_validated() && incoming.may_retry() {
             // It may, so this cannot fail.
@@ -287,12 +287,12 @@ impl Drop for Shared {
     }
 }
 
-/// IPv4 peers of an IPv6 socket count as what they are.
+/// IPv4 peers of an IPv6 socket count as IPv4.
 pub(crate) fn is_ipv6(remote: SocketAddr) -> bool {
     remote.ip().to_canonical().is_ipv6()
 }
 
-/// The certificates at present, so that renewed ones count.
+/// Uses the present certificates, so that renewed ones take effect.
 fn crypto(tls: &ServerTls) -> io::Result<ServerConfig> {
     let mut config = (*(tls.source)()).clone();
     config.alpn_protocols = vec![wire::ALPN.to_vec()];

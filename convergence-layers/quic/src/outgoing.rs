@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use thiserror::Error;
 use underpass_cla::Transfer;
 
-/// What the peer has said of a bundle cannot be.
+/// The peer's message about a bundle is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Violation {
     #[error("it tells of a bundle that it was not sent, or has told the end of")]
@@ -42,7 +42,7 @@ struct Sent {
     acknowledged: u64,
 }
 
-/// Every transfer is in one place until its end is told.
+/// Every transfer is in exactly one of these places until its end is reported.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     waiting: VecDeque<Transfer>,
@@ -60,7 +60,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Takes a bundle; one that comes when the session is over is nobody's.
+    /// Takes a bundle; one that comes after the session's end is dropped.
     pub(crate) fn offer(&mut self, transfer: Transfer) {
         if self.over {
             return;
@@ -70,8 +70,8 @@ impl Outgoing {
         self.waiting.push_back(transfer);
     }
 
-    /// Whether the node is to be told that the session is ready, since no more
-    /// than `most_bytes` wait; true once for each offer.
+    /// Whether to tell the node that the session is ready, since no more than `most_bytes` wait;
+    /// true once for each offer.
     pub(crate) fn gets_ready(&mut self, most_bytes: u64) -> bool {
         let ready = !self.told_ready
             && !self.closing
@@ -107,7 +107,7 @@ impl Outgoing {
         }
     }
 
-    /// QUIC has so many bytes more, or the peer does not want them.
+    /// QUIC has taken this many further bytes, or the peer does not want them.
     pub(crate) fn wrote(&mut self, bytes: u64) {
         self.unwritten_bytes = self.unwritten_bytes.saturating_sub(bytes);
     }
@@ -117,7 +117,7 @@ impl Outgoing {
         self.unwritten_bytes
     }
 
-    /// The peer has so many bytes of a bundle; the transfer, if that is news.
+    /// The peer has this many bytes of a bundle. Returns the transfer, if that is more than before.
     pub(crate) fn progress(
         &mut self,
         stream: u64,
@@ -136,7 +136,7 @@ impl Outgoing {
         }))
     }
 
-    /// The peer has told the end of a bundle: its transfer's key.
+    /// The peer has reported the end of a bundle. Returns its transfer's key.
     pub(crate) fn ended(&mut self, name: Name) -> Result<u64, Violation> {
         let sent = self.sent.remove(&name).ok_or(Violation::Unknown)?;
         Ok(sent.key)
@@ -147,7 +147,7 @@ impl Outgoing {
         self.closing = true;
     }
 
-    /// Whether the peer is to be told that nothing more comes; true once.
+    /// Whether to tell the peer that nothing more comes; true only once.
     pub(crate) fn says_bye(&mut self) -> bool {
         let idle = self.waiting.is_empty() && self.opening.is_none() && self.sent.is_empty();
         let says = self.closing && idle && !self.said_bye;

@@ -1,21 +1,21 @@
-//! When the next bytes may go to QUIC, whose own pacer does not know the rate.
+//! When the next bytes may be given to QUIC, whose own pacer does not know the rate.
 
 use std::time::{Duration, Instant};
 
-/// Time that may be made up for: timers are late on a busy machine, and what
-/// they cost would be lost otherwise.
+/// How much delay may be made up for: timers are late on a busy machine, and that time would
+/// otherwise be lost.
 const BURST: Duration = Duration::from_millis(25);
 
 /// Part of the rate that is used: a queue at exactly the rate of its drain
 /// never empties.
 const HEADROOM: f64 = 0.990;
 
-/// What a packet has beside a bundle's bytes, on average: QUIC's header and
-/// tag, and the header of a stream frame.
+/// The average overhead of a packet beside a bundle's bytes: QUIC's header and tag, and the header
+/// of a stream frame.
 const PACKET_BYTES: u32 = 34;
 
-/// What a packet has beside a datagram frame's bytes: QUIC's header and tag, and
-/// the header of the frame.
+/// The overhead of a packet beside a datagram frame's bytes: QUIC's header and tag, and the header
+/// of the frame.
 const DATAGRAM_PACKET_BYTES: u32 = 30;
 
 /// Bundle bytes per second that fill `ip_bps` bit/s of IP packets, each with
@@ -27,8 +27,8 @@ pub(crate) fn bundle_bytes_per_second(ip_bps: u64, datagram_bytes: u16, ipv6: bo
     (ip_bps as f64 / 8.0 * share * HEADROOM).max(1.0)
 }
 
-/// Bundle bytes whose time at that rate a datagram frame of so many bytes takes
-/// with its packet.
+/// The bundle bytes that take the same time at that rate as a datagram frame of `bytes` with its
+/// packet.
 pub(crate) fn cost_of_datagram(bytes: u64, datagram_bytes: u16, ipv6: bool) -> u64 {
     let datagram = f64::from(datagram_bytes);
     let headers = if ipv6 { 48.0 } else { 28.0 };
@@ -60,7 +60,7 @@ impl Pace {
         self.next = self.next.max(from) + time;
     }
 
-    /// A new rate counts at once: what went at the one before is forgotten.
+    /// A new rate applies at once: what was sent at the previous one is forgotten.
     pub(crate) fn begin_anew(&mut self, now: Instant) {
         self.next = self.next.min(now);
     }

@@ -33,10 +33,10 @@ use handle::Handle;
 pub(crate) use keepalive::Intervals;
 use keepalive::{Due, Keepalive};
 
-/// Messages that wait for the control stream. A receiver that gets ahead of it
-/// takes no more bundles meanwhile.
+/// Most messages that wait for the control stream. A receiver that is faster than it takes no more
+/// bundles meanwhile.
 const MESSAGES: usize = 1024;
-/// How often a link that came back is asked for an answer, and how many times.
+/// How often the peer is asked for an answer after a blockage, and how many times.
 const NUDGE_EACH: Duration = Duration::from_millis(250);
 const NUDGES: u32 = 40;
 
@@ -53,7 +53,7 @@ struct Link {
     /// Places for bundles that wait while others go on.
     aside: Arc<Semaphore>,
     coded: coded::Coded,
-    /// What the peer has under way on this session and others.
+    /// Room for what the peer has in transfer on this session and others.
     room: Arc<Room>,
     /// The turn of the one bundle that waits for room.
     waits_for_room: Semaphore,
@@ -61,8 +61,7 @@ struct Link {
     transfer_mru_bytes: u64,
     whole_mru_bytes: u64,
     messages: mpsc::Sender<Message>,
-    /// Something has changed for those who write bundles, each of whom begins to
-    /// listen before it looks.
+    /// Notifies the tasks that write bundles of a change. Each begins to listen before it checks.
     writable: Notify,
     /// The link is back.
     resumed: Notify,
@@ -86,8 +85,7 @@ pub(crate) struct Surroundings {
     pub(crate) registry: Arc<Registry>,
 }
 
-/// Runs a session to its end, from the moment on that both sides know each
-/// other.
+/// Runs a session from the moment when both sides have identified each other to its end.
 pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
     let defaults = &around.defaults;
     let (messages, to_say) = mpsc::channel(MESSAGES);
@@ -180,8 +178,7 @@ impl Link {
         self.outgoing.lock().unwrap()
     }
 
-    /// The node's number for the session, in use by the time that it is asked
-    /// for.
+    /// The node's number for the session; it is set before it is first needed.
     fn id(&self) -> SessionId {
         self.id.get().copied().unwrap_or(SessionId(u64::MAX))
     }
@@ -216,8 +213,8 @@ impl Link {
             .set_send_window(sending::send_window(window));
     }
 
-    /// Has QUIC send something that the peer acknowledges. Behind a blockage that tells
-    /// of all that was lost in it, which timers would find out much later.
+    /// Lets QUIC send something that the peer acknowledges. After a blockage, the acknowledgement
+    /// shows all that was lost in it, which timers would detect much later.
     fn nudge(&self) {
         // A full queue has something to send.
         if self.messages.try_send(Message::Ping).is_ok() {
@@ -226,8 +223,7 @@ impl Link {
         self.wake();
     }
 
-    /// Shows life, and finds out that the peer is gone; asks a link that came back for
-    /// an answer.
+    /// Sends keepalives, and detects that the peer is gone; asks for an answer after a blockage.
     async fn watch(&self, intervals: Option<Intervals>) -> Down {
         let mut keepalive = Keepalive::new(intervals, Instant::now());
         let datagrams = || self.connection.stats().udp_rx.datagrams;
@@ -245,7 +241,7 @@ impl Link {
             if self.flow.is_blocked() {
                 keepalive.heard(now);
             }
-            // Who has room here for a bundle under way is not to keep it when it is gone.
+            // A peer with room for a bundle in transfer must not keep that room after it is gone.
             let rests = self.rests.load(Relaxed) && !self.room.is_used();
             keepalive.set_rests(now, rests);
             match keepalive.due(now) {
@@ -263,7 +259,7 @@ impl Link {
         }
     }
 
-    /// Asks a link that came back for an answer until there is one.
+    /// After a blockage, asks for an answer until there is one.
     async fn ask_resumed(&self) {
         for _ in 0..NUDGES {
             if self.flow.is_blocked() || self.flow.is_heard_again() {
@@ -274,7 +270,7 @@ impl Link {
         }
     }
 
-    /// A session that is to end in order does so soon.
+    /// Bounds the time of an orderly end.
     async fn end_in_time(&self, time: Duration) -> Down {
         self.closing.notified().await;
         sleep(time).await;

@@ -12,12 +12,12 @@ use underpass_cla::set_buffers;
 pub struct SocketOptions {
     /// The interface to use.
     pub interface: Option<String>,
-    /// SO_MARK, by which packet filter rules know the node's own traffic.
+    /// SO_MARK, by which packet filter rules recognise the node's own traffic.
     pub mark: Option<u32>,
 }
 
-/// What may arrive while the process is busy, bytes: a tenth of a second of a
-/// fast link. Windows need none of it, since QUIC has its own.
+/// Bytes that may arrive while the process is busy: a tenth of a second of a fast link. Windows do
+/// not need it, since QUIC has its own buffers.
 const BUFFER_BYTES: u32 = 4 << 20;
 
 impl SocketOptions {

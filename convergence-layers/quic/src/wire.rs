@@ -1,8 +1,7 @@
-//! What is said on the control stream of a session, and before each bundle.
+//! The messages on a session's control stream, and the head of each bundle.
 //!
-//! The side that dials opens the control stream, the only one that goes both
-//! ways. The first message of either side is [`Message::Hello`]; all others
-//! follow in any order. Numbers are big-endian.
+//! The dialling side opens the control stream, the only bidirectional one. The first message of
+//! either side is [`Message::Hello`]; all others follow in any order. Numbers are big-endian.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -15,7 +14,7 @@ pub const VERSION: u8 = 1;
 /// The application protocol that both sides have to name in the TLS handshake.
 pub const ALPN: &[u8] = b"underpass-bundles/1";
 
-/// What stands before each bundle on its stream: its length.
+/// The head of each bundle on its stream: its length.
 pub const LENGTH_BYTES: usize = 8;
 
 /// The longest node id, bytes.
@@ -45,7 +44,7 @@ pub struct Hello {
     pub class: Option<Class>,
     /// Whether the session is a standby.
     pub standby: bool,
-    /// Whether it knows coded datagrams: only then it is told of them.
+    /// Whether it supports coded datagrams: only then does it get messages about them.
     pub coded: bool,
     /// The number of its run, greater than that of every earlier one.
     pub incarnation: u64,
@@ -78,10 +77,10 @@ pub enum Message {
         /// Why.
         refusal: Refusal,
     },
-    /// Nothing: its acknowledgement by QUIC tells that the peer is there; where the link
-    /// is back, also what was lost before.
+    /// No content: its acknowledgement by QUIC shows that the peer is alive and, after a blockage,
+    /// what was lost before.
     Ping,
-    /// The sender begins no bundle any more and has none under way.
+    /// The sender begins no more bundles and has none in transfer.
     Bye,
     /// What is said beside coded datagrams.
     Coded(underpass_coded::Message),

@@ -7,8 +7,7 @@ use underpass_cla::Transfer;
 
 use crate::session::{Event, Role, SessionConfig, SessionCore};
 
-/// What a session is put through before arbitrary bytes, so that they reach
-/// beyond the handshake.
+/// The bytes that a session gets before arbitrary ones, so that these reach beyond the handshake.
 const UP: &[u8] = b"dtn!\x04\0\
     \x07\0\0\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\0\x10\0\0\x07ipn:9.0\0\0\0\0";
 

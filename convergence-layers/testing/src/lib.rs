@@ -1,5 +1,4 @@
-//! What the tests of all convergence layers have in common: a node that writes
-//! down what it is told, and certificates.
+//! What the tests of all convergence layers share: a node that records its calls, and certificates.
 #![allow(
     missing_docs,
     clippy::new_without_default,

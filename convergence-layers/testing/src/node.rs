@@ -1,4 +1,4 @@
-//! A node that writes down what its sessions tell.
+//! A node that records the calls of its sessions.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use underpass_cla::{Down, Node, Outcome, Refusal, Session, SessionId, SessionInfo, Transfer};
 
-/// The node's numbers of sessions are so much higher than theirs.
+/// The node's numbers of sessions are higher than the sessions' own by this much.
 const RENAMED: u64 = 1 << 32;
 
-/// What takes longer than this never comes, however loaded the machine is.
+/// An event that takes longer than this never comes, however loaded the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a session told.
@@ -31,11 +31,11 @@ struct Recorder {
     verdict: Arc<Mutex<Result<(), Refusal>>>,
     unused: Arc<Mutex<Unused>>,
     supply: Arc<Mutex<Supply>>,
-    /// Sessions by which only the peer sends end when nobody holds them, and most tests do not.
+    /// Sessions on which only the peer sends end when nobody holds them, and most tests do not.
     receiving: Mutex<HashMap<SessionId, Arc<dyn Session>>>,
 }
 
-/// What the session that came up last is offered, one each time that it is ready.
+/// The transfers for the session that came up last, one each time it is ready.
 #[derive(Default)]
 struct Supply {
     transfers: VecDeque<Transfer>,
@@ -52,7 +52,7 @@ impl Supply {
     }
 }
 
-/// Whether sessions are not used yet, and who waits for that.
+/// Whether sessions are not used yet, and the tasks that wait for that.
 #[derive(Default)]
 struct Unused {
     yet: bool,
@@ -163,7 +163,7 @@ impl TestNode {
         unused.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// The next thing told that `pick` wants; others are passed over.
+    /// The next event that `pick` accepts; others are skipped.
     pub async fn next<T>(&mut self, mut pick: impl FnMut(Told) -> Option<T>) -> T {
         let wanted = async {
             loop {
@@ -187,7 +187,7 @@ impl TestNode {
         .await
     }
 
-    /// The next session by which only the peer sends.
+    /// The next session on which only the peer sends.
     pub async fn receiving_up(&mut self) -> (SessionId, SessionInfo, Arc<dyn Session>) {
         self.next(|told| match told {
             Told::Up(id, info, session) if info.receives_only => Some((id, info, session)),
@@ -196,7 +196,7 @@ impl TestNode {
         .await
     }
 
-    /// Whether no session has come up since what was asked for last.
+    /// Whether no session has come up since the last event that was taken.
     pub fn never_up(&mut self) -> bool {
         std::iter::from_fn(|| self.told.try_recv().ok()).all(|told| !matches!(told, Told::Up(..)))
     }

@@ -1,5 +1,5 @@
-//! Blocks of which pieces are elsewhere: the client supplies their bytes when they
-//! are to be sent, and again if they are sent again much later.
+//! Blocks with pieces that are elsewhere: the client supplies their bytes when they are to be sent,
+//! and again if they are retransmitted much later.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use crate::block::WINDOW_BYTES;
 use crate::segment::{Reason, SessionId};
 use crate::sending::Sending;
 
-/// What was supplied and is kept, over all blocks, in windows: 16 MiB. Far more than
-/// what is sent next of one block, and of one that is sent again.
+/// Most supplied windows that are kept, over all blocks: 16 MiB. That is far more than the next
+/// bytes of one block and of one that is being retransmitted.
 const WINDOWS_KEPT: usize = (16 << 20) / WINDOW_BYTES as usize;
 
 impl Span {
@@ -41,9 +41,8 @@ impl Span {
         self.supplied.len()
     }
 
-    /// Whether bytes that are to be sent next of a block are still elsewhere: then the
-    /// client is asked for them. A block of which it would have to read too much is
-    /// cancelled.
+    /// Whether the next bytes of a block are still elsewhere; if so, requests them from the client.
+    /// A block that would need too much reading is cancelled.
     pub(super) fn lacks(
         &mut self,
         number: u64,
@@ -73,8 +72,8 @@ impl Span {
         true
     }
 
-    /// Whether the first of these sessions has something to send, or the client is yet
-    /// to be asked for it.
+    /// Whether the first of these sessions has bytes to send, or still has to request them from the
+    /// client.
     pub(super) fn may_go_on(
         &self,
         sessions: &VecDeque<u64>,

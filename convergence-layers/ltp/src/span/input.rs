@@ -10,8 +10,8 @@ use crate::segment::{Body, Checkpoint, Data, Reason, Report, Segment, SessionId}
 use crate::sending::Heard;
 
 impl Span {
-    /// Takes a datagram from the peer. What is no segment, or is not the
-    /// peer's to say, is counted and otherwise ignored.
+    /// Takes a datagram from the peer. Bytes that are no segment, and segments that this peer may
+    /// not send, are counted and otherwise ignored.
     pub fn handle_input(&mut self, now: Instant, mut datagram: &[u8]) {
         let at = self.clock.at(now);
         self.figures.received_bytes += datagram.len() as u64;
@@ -50,7 +50,7 @@ impl Span {
             Body::Report(report) => self.take_report(at, number, &report),
             Body::ReportAck(serial) => self.take_report_ack(number, serial),
             Body::CancelBySender(reason) => {
-                // Told again if the answer was lost, so answered always (6.17).
+                // The peer repeats this if the answer was lost, so it is always answered (6.17).
                 self.answer_at_once(segment.session, Body::CancelAckToSender);
                 let taken = self.receiving.get(&number).is_some_and(Receiving::is_taken);
                 if self.end_receiving(number).is_some() && !taken {
@@ -85,8 +85,8 @@ impl Span {
         }
     }
 
-    /// The peer was silent and is there again: what was to wait long is asked
-    /// for at once. It happens once for each silence.
+    /// The peer is heard again after a silence: requests with long waits are repeated at once. This
+    /// happens once for each silence.
     fn peer_is_heard(&mut self, at: Duration) {
         let silence = at.saturating_sub(self.heard);
         self.heard = at;
@@ -172,7 +172,7 @@ impl Span {
                 self.cancel_reception(number, reason);
                 return;
             }
-            // As if its bytes had been lost; a checkpoint is answered all the same.
+            // Handled as if its bytes had been lost; a checkpoint is answered all the same.
             if receiving.is_full_of_gaps(data, gaps) {
                 self.refused.no_room += 1;
             } else if !self.keep(number, data) {
@@ -206,7 +206,7 @@ impl Span {
         true
     }
 
-    /// Whether a session that begins with this segment is taken.
+    /// Whether a session that begins with this segment is accepted.
     fn admit(&mut self, at: Duration, number: u64, data: &Data<'_>, end: u64) -> bool {
         let session = self.theirs(number);
         if !self.config.services.contains(&data.service) {
@@ -230,9 +230,9 @@ impl Span {
         true
     }
 
-    /// Takes memory for a block: the youngest incomplete ones give theirs up, so that
-    /// the oldest come to their ends. While the client is still taking some, whose
-    /// memory comes back, nothing is given up: a segment without room is as good as lost.
+    /// Takes memory for a block. The youngest incomplete blocks give theirs up, so that the oldest
+    /// can complete. While the client is still taking blocks, whose memory will be freed, none is
+    /// given up; a segment without room then counts as lost.
     fn make_room(&mut self, number: u64, extra: usize) -> bool {
         while !self.memory.grow(extra) {
             self.refused.no_room += 1;
@@ -305,7 +305,7 @@ impl Span {
         }
     }
 
-    /// Has a report sent; it was due at no time or is not any more.
+    /// Queues a report, and removes its timer.
     pub(super) fn queue_report(&mut self, number: u64, serial: u64) {
         let receiving = self.receiving.get_mut(&number);
         let Some(issued) = receiving.and_then(|receiving| receiving.issued.get_mut(&serial)) else {
@@ -321,7 +321,7 @@ impl Span {
     }
 
     fn take_report(&mut self, at: Duration, number: u64, report: &Report) {
-        // Answered even if the session is over: the peer asks until it is (6.13).
+        // Answered even if the session is over: the peer repeats it until then (6.13).
         self.answer_at_once(self.own(number), Body::ReportAck(report.serial));
         let Some(sending) = self.sending.get_mut(&number) else {
             self.refused.closed += 1;
@@ -336,7 +336,7 @@ impl Span {
             .config
             .gaps
             .min(GAPS_WAITING.saturating_sub(self.gaps_waiting));
-        // One at least, so that a block whose beginning is there goes on.
+        // At least one, so that a block whose beginning has arrived makes progress.
         let claimed = sending.runs();
         let left = RUNS_KEPT.saturating_sub(self.claimed_runs);
         let runs = self.config.gaps.min(claimed + left).max(1);
@@ -345,7 +345,7 @@ impl Span {
         self.claimed_runs = self.claimed_runs + sending.runs() - claimed;
         self.gaps_waiting = self.gaps_waiting + sending.again_count() - waited;
         let serial = report.checkpoint;
-        // What cannot be answers no checkpoint.
+        // An impossible report answers no checkpoint.
         if heard != Heard::Impossible
             && let Some(asked) = sending.asked.remove(&serial)
             && let Some(due) = asked.due
@@ -383,8 +383,8 @@ impl Span {
         self.await_other_reports(at, number);
     }
 
-    /// The peer has answered, and maybe not for all of the block. Its other
-    /// reports have longer to come than it takes to repeat one.
+    /// The peer has answered, possibly not for all of the block. Its other reports get more time
+    /// than the peer needs to repeat one.
     fn await_other_reports(&mut self, at: Duration, number: u64) {
         let due = at + self.wait(1);
         let Some(sending) = self.sending.get_mut(&number) else {

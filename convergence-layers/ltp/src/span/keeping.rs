@@ -8,9 +8,9 @@ use crate::segment::{Reason, SessionId};
 use crate::store::PIECE_COST_BYTES;
 
 impl Span {
-    /// The client keeps so many pieces of a block, of together so many bytes, or cannot:
-    /// then the block is cancelled for this reason. To be said of each [`Event::Keep`],
-    /// also if its block is over.
+    /// The client has kept this many pieces of a block, of together this many bytes, or could not:
+    /// then the block is cancelled for this reason. Must be called for each [`Event::Keep`], also
+    /// if its block is over.
     pub fn kept(
         &mut self,
         session: SessionId,
@@ -31,7 +31,7 @@ impl Span {
         }
     }
 
-    /// Of a block the client has so many bytes of memory less, or all that it has.
+    /// Takes back memory that the client has of a block, at most `most` bytes.
     pub(super) fn take_back(&mut self, number: u64, most: usize) {
         let Some(left) = self.with_client.get_mut(&number) else {
             return;

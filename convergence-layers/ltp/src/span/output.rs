@@ -7,8 +7,8 @@ use crate::segment::{Body, Segment};
 use crate::sending::{Sending, Written};
 
 impl Span {
-    /// Appends the next segment, if any may go: short ones first, then what is
-    /// sent again, then new data. Its timer starts now, so it is to leave now.
+    /// Appends the next segment, if any may be sent: short ones first, then retransmissions, then
+    /// new data. Its timer starts now, so it must be sent now.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if self.clock.is_blocked() {
             return false;
@@ -134,7 +134,7 @@ impl Span {
     fn write_fresh(&mut self, at: Duration, out: &mut Vec<u8>) -> bool {
         while let Some(number) = self.fresh.front().copied() {
             let lacks = self.lacks(number, |sending| Some(sending.next_fresh()));
-            // What follows is asked for while that is being sent.
+            // The bytes after these are requested while these are sent.
             self.lacks(number, |sending| Some(sending.soon_fresh()));
             if lacks {
                 return false;
@@ -159,7 +159,7 @@ impl Span {
                 self.fresh.pop_front();
             }
             if through {
-                // All green: nobody tells whether it is there.
+                // All green: its arrival is never reported.
                 self.end_sending(number);
                 self.events.push_back(Event::Sent { key });
             }

@@ -6,9 +6,9 @@ use super::{Due, Event, Span, Waiting};
 use crate::segment::Reason;
 
 impl Span {
-    /// Does what is due by now. What is sent again waits for
-    /// [`Span::poll_transmit`] like the rest, and its timer with it: however
-    /// much is due at once, it leaves at the rate of the link, each segment once.
+    /// Does what is due by now. Retransmissions wait for [`Span::poll_transmit`] like other
+    /// segments, and so do their timers: however many are due at once, they leave at the rate of
+    /// the link, each segment once.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.clock.is_blocked() {
             return;
@@ -79,7 +79,7 @@ impl Span {
         if issued.tries <= self.config.tries {
             self.queue_report(number, serial);
         } else if taken {
-            // The client has the block; the peer asks if it wants to know.
+            // The client has the block; the peer asks if it needs a report.
             self.end_receiving(number);
         } else {
             self.cancel_reception(number, Reason::Retransmissions);

@@ -11,19 +11,19 @@ use super::Algorithm;
 use super::hybla::{Acknowledgement, Hybla};
 use crate::pace::{bundle_bytes_per_second, cost_of_datagram};
 
-/// Headers and tag of a packet, bytes. With those of UDP and IP they come to
-/// what the node counts for TCP's: what is left of a packet is its payload.
+/// Headers and tag of a packet, bytes. Together with those of UDP and IP they are as long as the
+/// node counts for TCP: the rest of a packet is its payload.
 const PACKET_BYTES: u64 = 24;
-/// A shorter datagram carries acknowledgements at most, or control messages.
+/// A shorter datagram carries only acknowledgements or control messages.
 const LEAST_DATA_BYTES: u64 = 128;
-/// What follows the last bytes received is over after this time: QUIC
-/// acknowledges them within 25 ms, TCP's sessions have the same bound.
+/// After this time without bytes received, nothing follows them any more: QUIC acknowledges within
+/// 25 ms. TCP's sessions have the same bound.
 const STILL: Duration = Duration::from_millis(250);
 /// While the link is blocked nothing leaves: QUIC forbids a window of 0.
 const SHUT: u64 = 1;
 /// A path with no more than this part (1/n) of the window in flight is nearly empty.
 const NEARLY_EMPTY: u64 = 8;
-/// The shortest time that the delivery rate is taken over.
+/// The shortest time over which the delivery rate is measured.
 const LEAST_RATE_TIME: Duration = Duration::from_millis(50);
 
 /// Whether bundle bytes may go to QUIC.
@@ -31,7 +31,7 @@ const LEAST_RATE_TIME: Duration = Duration::from_millis(50);
 pub(crate) enum Gate {
     /// Not before something changes.
     Shut,
-    /// At so many bundle bytes per second, or as the window allows.
+    /// At this many bundle bytes per second, or as the window allows.
     Open(Option<f64>),
 }
 
@@ -48,14 +48,14 @@ struct State {
     ipv6: bool,
     datagram_bytes: u64,
     rate_bps: Option<u64>,
-    /// The window before the rate fell, and until when it counts: what was
-    /// sent at the old rate is still on its way, and must not stop the new one.
+    /// The window before the rate fell, and until when it counts: bytes sent at the old rate are
+    /// still in flight, and must not stop sending at the new one.
     kept: Option<(u64, Instant)>,
     blocked: bool,
     /// The end of the last blockage.
     resumed: Option<Instant>,
-    /// What was in flight then: most of it is lost, and must not stop what
-    /// finds that out.
+    /// The bytes in flight then: most of them are lost, and must not stop the packets that detect
+    /// this.
     surplus: u64,
     hybla: Hybla,
     srtt: Duration,
@@ -186,7 +186,7 @@ impl Flow {
         self.moved(&mut state, now);
     }
 
-    /// Some acknowledgements have come together; so much is in flight then.
+    /// Some acknowledgements have come together; `in_flight` is what remains in flight.
     pub(super) fn settle(&self, now: Instant, in_flight: u64) {
         let mut state = self.lock();
         state.in_flight = in_flight;
@@ -206,7 +206,7 @@ impl Flow {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(bytes);
         state.lost += payload(bytes, bytes.div_ceil(state.datagram_bytes));
-        // What a blockage has swallowed is no sign of congestion.
+        // Losses in a blockage are no sign of congestion.
         if state.resumed.is_none_or(|resumed| sent >= resumed) {
             state.hybla.lost(now, sent, persistent);
         }
@@ -221,7 +221,7 @@ impl Flow {
         self.moved(&mut state, now);
     }
 
-    /// Sets the rate, bit/s of IP; whether it is another one.
+    /// Sets the rate, bit/s of IP. Returns whether it has changed.
     pub(crate) fn set_rate(&self, now: Instant, ip_bps: Option<u64>) -> bool {
         let mut state = self.lock();
         if state.rate_bps == ip_bps {
@@ -235,7 +235,7 @@ impl Flow {
         true
     }
 
-    /// The link is known to be blocked, or free again; whether that is news.
+    /// The link is known to be blocked, or free again. Returns whether that has changed.
     pub(crate) fn set_blocked(&self, now: Instant, blocked: bool) -> bool {
         let mut state = self.lock();
         if state.blocked == blocked {
@@ -264,7 +264,7 @@ impl Flow {
         state.heard >= state.resumed
     }
 
-    /// Whether bundle bytes may go to QUIC, and how fast.
+    /// Whether bundle bytes may be given to QUIC, and how fast.
     pub(crate) fn gate(&self) -> Gate {
         let state = self.lock();
         if state.blocked {
@@ -280,7 +280,7 @@ impl Flow {
         }
     }
 
-    /// Bundle bytes whose time a datagram frame of so many bytes takes.
+    /// The bundle bytes that take the same time as a datagram frame of `bytes`.
     pub(crate) fn cost_of_datagram(&self, bytes: usize) -> u64 {
         let state = self.lock();
         let datagram = u16::try_from(state.datagram_bytes).unwrap_or(u16::MAX);
@@ -298,8 +298,8 @@ impl Flow {
         window.max(kept.map_or(0, |(window, _)| window)) + state.surplus
     }
 
-    /// Whether the link is open and has room for most of the window: who waits
-    /// then does not wait for the path.
+    /// Whether the link is open and has room for most of the window: a sender that waits then does
+    /// not wait for the path.
     pub(crate) fn is_nearly_empty(&self, now: Instant) -> bool {
         let window = self.window(now);
         let state = self.lock();
@@ -311,7 +311,7 @@ impl Flow {
         self.lock().lost
     }
 
-    /// The figures, with what QUIC says of the path.
+    /// The figures, with QUIC's own figures of the path.
     pub(crate) fn figures(&self, now: Instant, path: &PathStats, unsent_bytes: u64) -> PathFigures {
         let window = self.window(now);
         let state = self.lock();
@@ -327,7 +327,7 @@ impl Flow {
             retransmitted_bytes: state.lost,
             delivered_bytes: state.delivered,
             on_their_way_bytes: state.in_flight,
-            // QUIC sends again at once what it finds to be lost.
+            // QUIC retransmits lost bytes at once.
             lost_bytes: 0,
             segment_bytes: u32::try_from(state.datagram_bytes - PACKET_BYTES).unwrap_or(u32::MAX),
             segments_sent: state.packets + state.acks,

@@ -8,15 +8,13 @@ use underpass_hybla::arithmetic::{Rho, Window, hoe_ssthresh};
 /// RFC 9002, 7.2: ten datagrams.
 const STANDARD_INITIAL: u32 = 10;
 const UNKNOWN_SSTHRESH: u32 = u32::MAX;
-/// Acknowledgements of so small a part (1/n) of a round trip show together how
-/// fast they return.
+/// Acknowledgements within this part (1/n) of a round trip are grouped to measure how fast they
+/// return.
 const GROUPS_PER_ROUND: u32 = 16;
-/// A round trip longer than the least by so much (1/n), or by this time, tells
-/// of a queue.
+/// A round trip longer than the least by this part (1/n), or by this time, indicates a queue.
 const QUEUE_PART: u32 = 8;
 const LEAST_QUEUE: Duration = Duration::from_millis(4);
-/// Until ssthresh is known, a window is at most so many times what a round trip
-/// has delivered.
+/// Until ssthresh is known, a window is at most this many times what a round trip has delivered.
 const MOST_GROWTH: u64 = 8;
 
 /// Something that was sent has arrived.
@@ -38,7 +36,7 @@ pub(super) struct Hybla {
     rho: Option<Rho>,
     /// Acknowledged bytes that make no whole datagram yet.
     rest: u64,
-    /// Losses of what was sent before count as one with the last.
+    /// Losses of packets sent before this count as one with the last loss.
     reduced: Option<Instant>,
     group: Group,
     round: Round,
@@ -90,7 +88,7 @@ impl Hybla {
         }
         self.rho = Some(rho);
         self.count(ack);
-        // A window that is not used is not known to be right.
+        // An unused window is not known to be right.
         let is_used = ack.in_flight * 2 >= self.window(ack.datagram_bytes);
         let recovers = self.reduced.is_some_and(|reduced| ack.sent < reduced);
         let bytes = self.rest + ack.bytes;
@@ -112,8 +110,7 @@ impl Hybla {
         self.look_for_queue(ack, rtt_us);
     }
 
-    /// Something that was sent then is lost; `persistent` after a long time
-    /// without an acknowledgement.
+    /// A packet sent at `sent` is lost; `persistent` after a long time without an acknowledgement.
     pub(super) fn lost(&mut self, now: Instant, sent: Instant, persistent: bool) {
         if self.reduced.is_some_and(|reduced| sent <= reduced) {
             return;
@@ -178,7 +175,7 @@ mod tests {
     const BYTES: u64 = 1452;
     const FAR: Duration = Duration::from_millis(600);
 
-    /// Acknowledges `count` datagrams at once, `rtt` behind their sending.
+    /// Acknowledges `count` datagrams at once, `rtt` after they were sent.
     fn acknowledge(hybla: &mut Hybla, now: Instant, count: u64, rtt: Duration, min_rtt: Duration) {
         for _ in 0..count {
             hybla.acknowledged(&Acknowledgement {

@@ -1,10 +1,9 @@
 //! The congestion controls, as QUIC asks for them.
 //!
-//! A session shares its [`Flow`] with the control of its connection: the rate
-//! and the blockage come from above, the figures from below. With a rate, the
-//! window is that of `hybla_dama`, which no loss shrinks; without one, or where
-//! the configuration says so, it is TCP Hybla's. `docs/congestion-control.md`
-//! has both.
+//! A session shares its [`Flow`] with the control of its connection: the rate and the blockage come
+//! from above, the figures from below. With a rate, the window is that of `hybla_dama`, which does
+//! not shrink at losses. Without one, or if configured, it is TCP Hybla's.
+//! `docs/congestion-control.md` describes both.
 
 mod flow;
 mod hybla;

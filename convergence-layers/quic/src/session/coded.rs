@@ -18,24 +18,24 @@ use crate::incoming::{Place, Room};
 use crate::outgoing::{self, Name};
 use crate::wire::{Hello, Message};
 
-/// How often is looked whether something never completes.
+/// How often to check for bundles that never complete.
 const LOOK_EACH: Duration = Duration::from_secs(10);
-/// A block leaves in this part of a round trip, so that its repair is there
-/// long before an answer to a request would be.
+/// A block leaves within this part of a round trip, so that its repair arrives long before an
+/// answer to a request would.
 const BLOCKS_PER_WINDOW: u64 = 5;
 /// Shorter blocks would have more repair than others for the same risk.
 const LEAST_BLOCK_SYMBOLS: u64 = 16;
 
 /// A session's part in coding.
 pub(super) struct Coded {
-    /// Where bundles of its class go as symbols, and the peer knows them.
+    /// Present if bundles of its class are sent as symbols and the peer supports them.
     sender: Option<Mutex<Sender>>,
     /// Where the peer knows symbols.
     receiver: Option<Mutex<Receiver>>,
-    /// Of the peer's room, for the bundles that come as symbols. The receiver's
-    /// lock is taken before this.
+    /// Part of the peer's room, for the bundles that come as symbols. The receiver's lock is taken
+    /// before this one.
     place: Mutex<Place>,
-    /// The receiver has something to do at another time.
+    /// Notifies that the receiver's next deadline has changed.
     told: Notify,
     peer: String,
     known_losses: Arc<KnownLosses>,
@@ -60,7 +60,7 @@ impl Coded {
         }
     }
 
-    /// What tells the peer that symbols are taken here.
+    /// The message that tells the peer that symbols are accepted here.
     pub(super) fn open(&self) -> Option<underpass_coded::Message> {
         self.receiver().map(|receiver| receiver.open())
     }
@@ -77,7 +77,7 @@ impl Coded {
         }
     }
 
-    /// Whether lost datagrams are sent again from here, and not by QUIC.
+    /// Whether this code, not QUIC, retransmits lost datagrams.
     pub(super) fn sends(&self) -> bool {
         self.sender.is_some()
     }
@@ -97,7 +97,7 @@ impl Coded {
         grown.then_some(()).ok_or(Refusal::NoResources)
     }
 
-    /// Gives back the room of bundles that are not under way any more.
+    /// Frees the room of bundles that are no longer in transfer.
     fn shrink(&self, receiver: &Receiver) {
         let mut place = self.place.lock().unwrap();
         place.shrink(receiver.bundle_bytes());
@@ -105,8 +105,7 @@ impl Coded {
 }
 
 impl Link {
-    /// Whether the next bundle can go as symbols, and that is what its class
-    /// wants.
+    /// Whether the next bundle can be sent as symbols, and its class is configured so.
     pub(super) fn codes(&self, bytes: u64) -> bool {
         let Some(mut sender) = self.coded.sender() else {
             return false;
@@ -156,7 +155,7 @@ impl Link {
         match self.connection.send_datagram_wait(datagram).await {
             Ok(()) => Ok(()),
             Err(SendDatagramError::ConnectionLost(error)) => Err(self.down(&error)),
-            // The path's MTU has become smaller: what is under way is cut anew.
+            // The path's MTU has become smaller: bundles in transfer are cut again.
             Err(_) => {
                 if let Some(mut sender) = self.coded.sender() {
                     let most = self.connection.max_datagram_size();
@@ -176,7 +175,7 @@ impl Link {
         }
     }
 
-    /// Takes the peer's symbols until they are none.
+    /// Takes the peer's symbols until one is invalid or the connection ends.
     pub(super) async fn receive_symbols(&self) -> Down {
         if self.coded.receiver.is_none() {
             return pending().await;
@@ -287,7 +286,7 @@ impl Link {
                 version,
                 room_bytes,
             } => {
-                // Where no bundle goes as symbols, that is of no use.
+                // If no bundle is sent as symbols, these are useless.
                 if let Some(mut sender) = self.coded.sender() {
                     sender.opened(version, room_bytes);
                 }
@@ -321,7 +320,7 @@ impl Link {
             sender.ended(bundle)?
         };
         if unsent_bytes > 0 {
-            // They wait no more, so there may be room for the next bundle.
+            // They no longer wait, so there may be room for the next bundle.
             self.outgoing().wrote(unsent_bytes);
             self.writable.notify_waiters();
         }

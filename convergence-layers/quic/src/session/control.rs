@@ -1,4 +1,4 @@
-//! The control stream: what became of bundles, and the end of a session.
+//! The control stream: the outcome of bundles, and the end of a session.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::wire::Message;
 /// Bytes read, and bytes of messages written, at once.
 const BYTES: usize = 16 << 10;
 
-/// The stream to write to, and what is to be said.
+/// The stream to write to, and the messages for it.
 pub(super) type Saying = (SendStream, mpsc::Receiver<Message>);
 /// The stream to read from, and what was read of it before.
 pub(super) type Hearing = (RecvStream, BytesMut);
@@ -68,7 +68,7 @@ impl Link {
         }
     }
 
-    /// Acts on a message; tells if the session is over with it.
+    /// Acts on a message. Returns a value if it ends the session.
     fn heard(&self, message: Message) -> Result<Option<Down>, Violation> {
         match message {
             Message::Ping => {
@@ -92,7 +92,7 @@ impl Link {
                 self.closing.notify_one();
                 self.say_bye();
                 if self.outgoing().has_said_bye() {
-                    // The peer has all that it has to hear but this.
+                    // The peer has all earlier messages; closing informs it of the end.
                     self.connection.close(code::CLOSED, b"");
                     return Ok(Some(Down::Closed));
                 }

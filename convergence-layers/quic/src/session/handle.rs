@@ -9,8 +9,8 @@ use underpass_cla::{Activity, Down, PathFigures, Session, Transfer};
 use super::Link;
 use crate::code;
 
-/// Implements [`Session`]. An offer that meets a session already gone is
-/// dropped: [`underpass_cla::Node::session_down`] has ended all its transfers.
+/// Implements [`Session`]. An offer after the session's end is dropped:
+/// [`underpass_cla::Node::session_down`] has ended all its transfers.
 pub(super) struct Handle(pub(super) Arc<Link>);
 
 impl Session for Handle {
@@ -36,7 +36,7 @@ impl Session for Handle {
             coded,
             keepalives_sent,
             keepalives_received: self.0.pings_received.load(Relaxed),
-            // They are too short to be told from acknowledgements there.
+            // The flow cannot distinguish these short packets from acknowledgements.
             data_segments_sent: flow.data_segments_sent + keepalives_sent,
             ..flow
         }

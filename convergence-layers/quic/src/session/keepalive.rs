@@ -1,16 +1,16 @@
-//! When a session shows life, and when its peer is taken to be gone.
+//! When a session sends keepalives, and when its peer counts as gone.
 //!
-//! QUIC could show life by itself, but at one interval. Here it is a longer one while the
-//! link rests: nothing moves on it then, and its bytes are paid for. An address translator
-//! may forget an idle connection meanwhile. So when the link does not rest any more, a
-//! session that has heard nothing for the usual interval shows life at once.
+//! QUIC could send keepalives by itself, but only at one interval. Here the interval is longer
+//! while the link rests: nothing moves on it then, and its bytes cost money. An address translator
+//! may forget the idle connection meanwhile. So when the link no longer rests, a session that has
+//! heard nothing for the usual interval sends a keepalive at once.
 
 use std::time::{Duration, Instant};
 
 /// How long nothing is done at most.
 const PAUSE: Duration = Duration::from_secs(3600);
 
-/// After how long a silence of the peer a session shows life.
+/// After how long a silence of the peer a session sends a keepalive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Intervals {
     /// On most links.
@@ -39,7 +39,7 @@ pub(super) struct Keepalive {
     /// When the link began to rest, or has ceased to.
     since: Instant,
     heard: Instant,
-    /// Something has come of the peer by then, it is not known when.
+    /// By this time something has come from the peer; the exact time is unknown.
     seen: Instant,
     /// Whether the peer was asked since it was heard.
     asked: bool,
@@ -65,7 +65,7 @@ impl Keepalive {
         }
     }
 
-    /// Something has come of the peer that tells no more than that it is there.
+    /// Something has come from the peer that only shows that it is alive.
     pub(super) fn seen(&mut self, now: Instant) {
         self.seen = now;
     }
@@ -79,7 +79,7 @@ impl Keepalive {
         }
     }
 
-    /// What is to be done now; that the peer is to be asked is said once for each silence.
+    /// What to do now. Asking the peer is returned only once for each silence.
     pub(super) fn due(&mut self, now: Instant) -> Due {
         let Some(Intervals { usual, resting }) = self.intervals else {
             return Due::At(now + PAUSE);
@@ -143,13 +143,13 @@ mod tests {
         assert_eq!(keepalive.due(at(10)), Due::At(at(150)));
         assert_eq!(keepalive.due(at(150)), Due::Ask);
         keepalive.heard(at(151));
-        // Silence of before does not count as one on a link that does not rest.
+        // Silence while the link rested does not count afterwards.
         keepalive.set_rests(at(290), false);
         assert_eq!(keepalive.due(at(290)), Due::Ask);
         assert_eq!(keepalive.due(at(290)), Due::At(at(350)));
         keepalive.heard(at(291));
         assert_eq!(keepalive.due(at(291)), Due::At(at(321)));
-        // Where the peer was heard of late there is nothing to be asked.
+        // If the peer was heard recently, nothing needs to be asked.
         keepalive.set_rests(at(295), true);
         keepalive.set_rests(at(300), false);
         assert_eq!(keepalive.due(at(300)), Due::At(at(321)));

@@ -1,4 +1,4 @@
-//! Bundles from the peer, each read by a task of its own.
+//! Bundles from the peer, each read by its own task.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{STREAMS, code};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
-/// How often the peer hears how far a bundle has come, bytes.
+/// Bytes after which the peer gets a progress report of a bundle.
 const PROGRESS_BYTES: u64 = 64 << 10;
 
 /// The peer's stream is no bundle.
@@ -55,8 +55,8 @@ impl Link {
         }
     }
 
-    /// Reads one bundle. What breaks with the connection is told by its end,
-    /// and a stream that its sender gives up is forgotten.
+    /// Reads one bundle. If the connection breaks, its end is reported elsewhere; a stream that its
+    /// sender gives up is forgotten.
     async fn receive(&self, mut stream: RecvStream) -> Result<(), Violation> {
         let number = stream.id().index();
         let mut head = [0; LENGTH_BYTES];
@@ -94,8 +94,7 @@ impl Link {
         Ok(())
     }
 
-    /// Who takes a bundle of so many bytes piece by piece, if it is too long for
-    /// memory.
+    /// The intake for a bundle of `length` bytes, if it is too long for memory.
     fn long_intake(&self, length: u64) -> Result<Option<Box<dyn Intake>>, Refusal> {
         if length > self.transfer_mru_bytes {
             return Err(Refusal::NotAcceptable);
@@ -103,8 +102,7 @@ impl Link {
         self.node.intake(self.id(), length)
     }
 
-    /// Hands the pieces of a bundle on as they come. No more is read than there is
-    /// room for.
+    /// Passes the pieces of a bundle on as they come. It reads no more than there is room for.
     async fn take_long(
         &self,
         stream: &mut RecvStream,
@@ -125,7 +123,7 @@ impl Link {
             if bytes > length {
                 return Err(Violation::Long);
             }
-            // Room that is taken for a piece has to be used: then it ends.
+            // If room was reserved for a piece, the piece must follow; only then may this end.
             if let Err(refusal) = poll_fn(|cx| intake.poll_ready(cx)).await {
                 let _ = stream.stop(code::CLOSED);
                 break Err(refusal);
@@ -156,10 +154,9 @@ impl Link {
         Ok(place)
     }
 
-    /// Waits until there is room for a bundle. Nothing is read of it meanwhile, so its
-    /// sender does not go on with it. Its unread bytes take up to half of the session's
-    /// window, so only one waits: those that have room, and give it back once they are
-    /// whole, need the rest.
+    /// Waits until there is room for a bundle. Nothing of it is read meanwhile, so its sender
+    /// stops. Its unread bytes take up to half of the session's window, so only one bundle waits:
+    /// those that have room, and free it once they are complete, need the rest.
     async fn await_room(
         &self,
         stream: &mut RecvStream,
@@ -214,7 +211,7 @@ impl Link {
     }
 
     pub(super) async fn send(&self, message: Message) {
-        // The task that says it ends with the session only.
+        // The task that sends it ends only with the session.
         let _ = self.messages.send(message).await;
     }
 }

@@ -15,13 +15,13 @@ use crate::congestion::Gate;
 use crate::outgoing::Name;
 use crate::pace::Pace;
 
-/// QUIC holds so many bytes more than may be in flight, so that it never has
-/// to wait for this task.
+/// QUIC holds this many bytes more than may be in flight, so that it never has to wait for this
+/// task.
 const SLACK_BYTES: u64 = 64 << 10;
 /// A bundle is at most so much line time, s.
 const BUNDLE_LINE_TIME_S: f64 = 0.06;
 const READY_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=512 << 10;
-/// What goes to QUIC at once: a few milliseconds of the rate.
+/// The time of the rate that is given to QUIC at once: a few milliseconds.
 const PIECE_TIME_S: f64 = 0.004;
 const PIECE_BYTES: std::ops::RangeInclusive<u64> = 1200..=16 << 10;
 
@@ -53,8 +53,8 @@ impl Line {
 }
 
 impl Link {
-    /// Sends bundle after bundle; what is lost of one holds up no other, and
-    /// neither does one that waits for the peer or the disk.
+    /// Sends bundle after bundle. Losses of one do not delay others, and neither does a bundle that
+    /// waits for the peer or the disk.
     pub(super) async fn send_bundles(self: &Arc<Self>) -> Down {
         let mut aside = JoinSet::new();
         loop {
@@ -108,7 +108,7 @@ impl Link {
         }
     }
 
-    /// Waits until bytes may go, and takes the next ones from `chunk`.
+    /// Waits until bytes may be sent, and takes the next ones from `chunk`.
     pub(super) async fn await_turn(&self, chunk: &mut Bytes) -> Bytes {
         let Some(rate) = self.await_rate().await else {
             return take(chunk, *PIECE_BYTES.end());
@@ -119,7 +119,7 @@ impl Link {
         piece
     }
 
-    /// Waits until a datagram of so many bytes may go.
+    /// Waits until a datagram of `bytes` may be sent.
     pub(super) async fn await_datagram(&self, bytes: usize) {
         if let Some(rate) = self.await_rate().await {
             let cost = self.flow.cost_of_datagram(bytes);
@@ -128,7 +128,7 @@ impl Link {
         }
     }
 
-    /// Waits until bytes may go; the rate that they count at.
+    /// Waits until bytes may be sent. Returns the rate at which they count.
     async fn await_rate(&self) -> Option<f64> {
         loop {
             let changed = self.writable.notified();
@@ -154,7 +154,7 @@ impl Link {
         self.line.lock().unwrap()
     }
 
-    /// How long bytes have to wait at this rate, if it is any.
+    /// How long bytes have to wait at this rate, if there is one.
     fn wait(&self, now: Instant, rate: Option<f64>) -> Option<(f64, Duration)> {
         let lost_bytes = self.flow.lost_bytes();
         let mut line = self.line();
@@ -164,8 +164,7 @@ impl Link {
             line.lost_bytes = lost_bytes;
         }
         let rate = rate?;
-        // What QUIC sends again is part of the rate, too. Of datagrams it
-        // sends nothing again.
+        // QUIC's retransmissions are part of the rate, too. It does not retransmit datagrams.
         let lost_since = lost_bytes.saturating_sub(line.lost_bytes);
         if lost_since > 0 {
             if !self.coded.sends() {
@@ -176,7 +175,7 @@ impl Link {
         Some((rate, line.pace.wait(now)))
     }
 
-    /// Has QUIC hold about what may be in flight, and no more.
+    /// Lets QUIC hold about as much as may be in flight, and no more.
     fn widen(&self, now: Instant) {
         let wanted = send_window(self.flow.window(now));
         let mut line = self.line();
@@ -199,7 +198,7 @@ impl Link {
     }
 }
 
-/// What a bundle that was put aside makes of the session.
+/// The session's end that results from a bundle that was put aside, if any.
 fn down_of(ended: Result<Result<(), Down>, JoinError>) -> Option<Down> {
     match ended {
         Ok(Ok(())) => None,

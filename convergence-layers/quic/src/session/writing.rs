@@ -1,8 +1,7 @@
 //! One bundle on its way into its stream.
 //!
-//! Where the peer does not read the stream for a while, or the disk with the
-//! payload is slow, the bundle is put aside: those behind it go on, and it goes
-//! on with them when it can.
+//! If the peer does not read the stream for a while, or the disk with the payload is slow, the
+//! bundle is put aside: those behind it continue, and it continues beside them when it can.
 
 use std::io;
 use std::pin::pin;
@@ -23,12 +22,12 @@ use crate::wire::LENGTH_BYTES;
 
 /// What is read of a payload on disk at once.
 const READ_BYTES: u64 = 256 << 10;
-/// How long a bundle waits for peer or disk before others go on, and how often
-/// is looked again whether it is them that it waits for.
+/// How long a bundle waits for peer or disk before others continue, and how often it checks whether
+/// it still waits for these.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The stream of a bundle. QUIC ends one that is dropped in order, as if the bundle were
-/// whole: so it is reset unless it is.
+/// The stream of a bundle. If it were just dropped, QUIC would end it in order, as if the bundle
+/// were complete; so an incomplete one is reset.
 struct BundleStream {
     stream: SendStream,
     is_whole: bool,
@@ -43,7 +42,7 @@ impl BundleStream {
     /// Ends the stream in order: all of the bundle is written.
     fn finish(mut self) {
         self.is_whole = true;
-        // Whether the peer can be told is another's concern.
+        // Errors of the connection are handled elsewhere.
         let _ = self.stream.finish();
     }
 }
@@ -58,7 +57,7 @@ impl Drop for BundleStream {
 
 /// Whether the session's other bundles wait for this one.
 struct Turn {
-    /// Tells them to go on; `None` once they were told.
+    /// Tells them to continue; `None` once that was done.
     aside: Option<oneshot::Sender<()>>,
     /// Its place among the few bundles that may be put aside.
     _place: Option<OwnedSemaphorePermit>,
@@ -83,8 +82,7 @@ impl Turn {
         waiting.await
     }
 
-    /// Has others go on, unless the path is what is waited for, or too many wait
-    /// aside.
+    /// Lets others continue, unless this bundle waits for the path, or too many wait aside.
     fn step_aside(&mut self, link: &Link, left: u64) {
         if !link.flow.is_nearly_empty(Instant::now()) {
             return;
@@ -96,7 +94,7 @@ impl Turn {
         // No bundle queues behind these bytes any more.
         link.outgoing().wrote(left);
         if let Some(aside) = self.aside.take() {
-            // Nobody hears it only if the session is over.
+            // There is no receiver only if the session is over.
             let _ = aside.send(());
         }
         link.tell_ready();
@@ -140,8 +138,8 @@ impl Writing {
         let mut written = self.put(head.freeze()).await;
         let mut file = transfer.file;
         for chunk in transfer.chunks {
-            // What the peer lacks of bundles before does not wait for all of a long
-            // one; behind one that is aside, others see to that.
+            // Missing symbols of earlier bundles must not wait for all of a long one; if a bundle
+            // is aside, others take care of that.
             if self.turn.is_first() {
                 self.link.send_symbols().await?;
             }
@@ -167,7 +165,7 @@ impl Writing {
         }
         match written {
             Ok(()) => self.stream.finish(),
-            // The peer says on the control stream why it wants no more.
+            // The control stream says why the peer wants no more.
             Err(WriteError::Stopped(_)) => {
                 let left = self.left;
                 self.wrote(left);
@@ -196,7 +194,7 @@ impl Writing {
         self.turn.during(&self.link, self.left, writing).await
     }
 
-    /// QUIC has so many bytes more, or the peer does not want them.
+    /// QUIC has taken this many further bytes, or the peer does not want them.
     fn wrote(&mut self, bytes: u64) {
         self.left -= bytes;
         if self.turn.is_first() {

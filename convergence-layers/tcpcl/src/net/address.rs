@@ -8,12 +8,12 @@ use tokio::time::sleep;
 
 /// How often it is looked for.
 const EVERY: Duration = Duration::from_secs(1);
-/// So often in a row it has to be missing: it may come back with a new lease.
+/// How often in a row it has to be missing: it may come back with a new lease.
 const MISSING: u32 = 3;
 
-/// Waits until this machine has no longer had an address for some seconds. TCP goes on
-/// to send from it and hears no answer, while beacons from the next address say that
-/// the link is there: the session would stand still for the hold time.
+/// Waits until this machine has been without an address for some seconds. TCP would go on sending
+/// from it without an answer, while beacons from the next address show that the link works: the
+/// session would stall for the hold time.
 pub(super) async fn gone(local: SocketAddr) -> String {
     let mut missing = 0;
     while missing < MISSING {
@@ -23,7 +23,7 @@ pub(super) async fn gone(local: SocketAddr) -> String {
     format!("this machine has the address {} no longer", local.ip())
 }
 
-/// Whether a socket can be bound there; what else fails says nothing of the address.
+/// Whether a socket can be bound there; other errors say nothing about the address.
 fn is_here(mut local: SocketAddr) -> bool {
     local.set_port(0);
     let bound = UdpSocket::bind(local);

@@ -1,11 +1,10 @@
-//! Dialling into the dark.
+//! Dialling while the link may be blocked.
 //!
-//! While a link is blocked, what is sent is lost, and the kernel repeats it
-//! ever more seldom: a connection that was begun in a blockage may sleep for a
-//! minute after its end. So a fresh one is begun at short intervals, whatever
-//! has become of those before; the first that gets through to the end of the
-//! TLS handshake wins, and the others are dropped. A connection that was made in
-//! advance ([`super::spares`]) goes first.
+//! While a link is blocked, packets are lost, and the kernel retransmits more and more rarely: a
+//! connection that was begun in a blockage may sleep for a minute after its end. So a fresh one is
+//! begun at short intervals, whatever the state of earlier ones. The first one that completes the
+//! TLS handshake wins, and the others are dropped. A connection that was made in advance
+//! ([`super::spares`]) is tried first.
 
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
@@ -28,11 +27,11 @@ use crate::session::{Role, SessionCore};
 
 /// Connections begun and not through, at most.
 const MOST_ATTEMPTS: usize = 20;
-/// A handshake that has a connection is waited for so many times as long as
-/// that took, which is a round trip, before the next connection is begun.
+/// After a connection is made, which takes a round trip, its handshake gets this many times as long
+/// before the next connection is begun.
 const HANDSHAKE_ROUND_TRIPS: u32 = 5;
 
-/// After so many connections without an answer the link is taken for blocked.
+/// After this many connections without an answer the link counts as blocked.
 const DARK_AFTER: u32 = 4;
 
 /// What a dial leads to.
@@ -55,8 +54,8 @@ struct Failed {
     connected: bool,
 }
 
-/// Dials until a peer answers, first on the `spare` connection if there is one; `silent`
-/// is told why it has not yet. An error is the peer's answer, or this host's refusal.
+/// Dials until a peer answers, first on the `spare` connection if there is one; `silent` gets the
+/// reason while it has not answered. An error is the peer's answer, or this host's refusal.
 pub(super) async fn dial(
     shared: &Arc<Shared>,
     class: Option<(Class, bool)>,
@@ -82,8 +81,8 @@ pub(super) async fn dial(
             Some(ended) = attempts.join_next() => match ended {
                 Ok(Ok(reached)) => return Ok(reached),
                 Ok(Err(Failed { failure, .. })) if is_silence(&failure) => silent(&failure),
-                // A connection of before a blockage, or one made in advance: its end, which
-                // comes only now, says nothing of those that were begun since or will be.
+                // The end of a connection from before a blockage, or of one made in advance, comes
+                // only now, and says nothing of others.
                 Ok(Err(Failed { failure, connected: true }))
                     if failure.comes_and_goes() && (begun == 0 || !attempts.is_empty()) =>
                 {
@@ -124,7 +123,7 @@ fn is_silence(failure: &ContactFailure) -> bool {
     }
 }
 
-/// How long a handshake on a connection is waited for that took so long to make.
+/// How long to wait for the handshake on a connection that took `took` to make.
 fn patience(shared: &Shared, took: Duration) -> Duration {
     took * HANDSHAKE_ROUND_TRIPS + shared.config.backoff.base
 }
@@ -158,15 +157,15 @@ async fn attempt(
     Ok((contact, core))
 }
 
-/// Whether the peer has nothing more to say. Its kernel goes on to send what a node had said
-/// that was killed in a blockage: behind it that comes with its end.
+/// Whether the peer has ended the connection. If a node was killed in a blockage, its kernel still
+/// sends the node's bytes afterwards, followed by the end.
 fn has_ended(tcp: &TcpStream) -> bool {
     let mut byte = [MaybeUninit::uninit()];
     matches!(SockRef::from(tcp).peek(&mut byte), Ok(0))
 }
 
-/// Waits for a connection that was begun in advance, with the options that sockets have
-/// now. That there is none says nothing of the peer.
+/// Waits for a connection that was begun in advance, with the options that sockets have now. If
+/// there is none, that says nothing about the peer.
 async fn spare_connection(shared: &Shared, spare: Spare) -> Result<Connected, ContactFailure> {
     let connected = spare.wait().await;
     let session = shared.session();
@@ -179,7 +178,7 @@ fn extend(until: &Mutex<Instant>, patience: Duration) {
     *until = (*until).max(now() + patience);
 }
 
-/// Makes a connection, within this time or not at all.
+/// Makes a connection within this time, or fails.
 pub(super) async fn connect(
     shared: &Shared,
     within: Duration,

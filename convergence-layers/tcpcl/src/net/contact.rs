@@ -47,7 +47,7 @@ pub(super) enum ContactFailure {
 }
 
 impl ContactFailure {
-    /// Whether it comes and goes with link and peer.
+    /// Whether it is temporary, depending on link and peer.
     pub(super) fn comes_and_goes(&self) -> bool {
         match self {
             ContactFailure::Io(error) | ContactFailure::Tls(error) => comes_and_goes(error),
@@ -57,8 +57,8 @@ impl ContactFailure {
         }
     }
 
-    /// Whether the peer went away before it had said who it is: so ends the
-    /// slower of two connections that a dialler has begun, and a port scan.
+    /// Whether the peer left before it had given its identity: the slower of two connections of a
+    /// dialler ends like this, and so does a port scan.
     pub(super) fn is_withdrawal(&self) -> bool {
         let (ContactFailure::Io(error) | ContactFailure::Tls(error)) = self else {
             return false;
@@ -142,7 +142,7 @@ pub(super) fn deadline(core: &SessionCore) -> Instant {
     core.poll_timeout().unwrap_or_else(now).into()
 }
 
-/// Reads no byte beyond the header: what follows may belong to TLS.
+/// Reads no byte beyond the header: the next bytes may belong to TLS.
 async fn exchange_headers(
     transport: &mut impl Transport,
     core: &mut SessionCore,

@@ -27,17 +27,15 @@ pub struct DialerConfig {
     pub session: SessionDefaults,
     /// TLS, or `None` for plain TCP.
     pub tls: Option<ClientTls>,
-    /// The classes, the most important first; each has its own session. With
-    /// none, or with a peer that does not know classes, there is one session
-    /// for all.
+    /// The classes, the most important first; each has its own session. With none, or with a peer
+    /// that does not support classes, there is one session for all.
     pub classes: Vec<Class>,
     /// Whether each class has a standby session beside its active one.
     pub standby: bool,
     /// How long a TCP connection may take; meanwhile others are begun.
     pub connect_timeout: Duration,
-    /// When to dial again after an answer that was none. Where nobody
-    /// answers, a connection is begun at each `base`, without back-off. In a
-    /// blockage spare ones are begun somewhat further apart.
+    /// When to dial again after a refusal. If nobody answers, a connection is begun each `base`,
+    /// without back-off. In a blockage, spare connections are begun at somewhat longer intervals.
     pub backoff: Backoff,
 }
 
@@ -85,13 +83,12 @@ pub struct LaneStatus {
 pub struct DialerStatus {
     /// By class; `None` where no classes are configured.
     pub lanes: BTreeMap<Option<Class>, LaneStatus>,
-    /// Whether the peer ends sessions that offer extension items, so that it
-    /// has one for all classes, which offers none.
+    /// Whether the peer ends sessions that offer extension items: it then gets one session for all
+    /// classes, which offers none.
     pub without_items: bool,
 }
 
-/// Keeps sessions to one peer over one path. Dropping it stops dialling;
-/// sessions go on.
+/// Keeps sessions to one peer over one path. Dropping it stops dialling; sessions continue.
 #[derive(Debug)]
 pub struct Dialer {
     shared: Arc<Shared>,
@@ -106,12 +103,12 @@ pub(super) struct Shared {
     pub(super) node: Arc<dyn Node>,
     pub(super) registry: Arc<Registry>,
     pub(super) stop: CancellationToken,
-    /// Whether the peer knows classes; `None` until it was asked.
+    /// Whether the peer supports classes; `None` until it was asked.
     pub(super) peer_has_classes: watch::Sender<Option<bool>>,
     /// Whether the peer is offered extension items.
     pub(super) offering: Mutex<Offering>,
-    /// Nobody answers: each class dials, lest one after the other should when
-    /// the link is back.
+    /// Nobody answers: all classes dial, so that they need not do so one after the other when the
+    /// link is back.
     pub(super) dark: watch::Sender<bool>,
     /// The link is believed to be blocked: the sessions are suspended.
     pub(super) blocked: watch::Sender<bool>,
@@ -169,14 +166,13 @@ impl Dialer {
         Self { shared, tracker }
     }
 
-    /// Sets what sessions have in common that begin from now on.
+    /// Sets the settings of sessions that begin from now on.
     pub fn set_session(&self, session: SessionDefaults) {
         let shared = &self.shared.session;
         *shared.write().unwrap() = Arc::new(session);
     }
 
-    /// Dials nothing more for as long as it is held; sessions go on, and so
-    /// does what is being set up.
+    /// While held, dials nothing more; sessions continue, and so do those that are being set up.
     pub fn hold(&self, held: bool) {
         self.shared.held.send_replace(held);
     }

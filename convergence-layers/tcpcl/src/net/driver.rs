@@ -31,14 +31,14 @@ use super::{SessionDefaults, now};
 use crate::session::{Established, Event, Found, SessionCore};
 use crate::wire::TermReason;
 
-/// How long the last messages may take to leave and be read.
+/// How long the last messages may take to be sent and read.
 const LINGER: Duration = Duration::from_secs(3);
 
-/// After so many bytes read, other tasks of the thread have their turn, such as the session
-/// that forwards what has come: of more, little would be in the processor's caches by then.
+/// After this many bytes read, other tasks of the thread have their turn, such as the session that
+/// forwards the bytes: of more bytes, few would still be in the processor's caches.
 const TURN_BYTES: usize = 512 << 10;
 
-/// Judges a session that is up, before the node knows of it; an error ends it.
+/// Checks an established session before the node knows of it; an error ends it.
 pub(super) type OnUp = Box<dyn FnMut(&Established) -> Result<(), String> + Send>;
 
 /// Has another session dialled beside one.
@@ -58,9 +58,9 @@ pub(super) struct Surroundings {
     pub(super) unlimited_lowat_bytes: u32,
     /// Whether MPTCP was asked for.
     pub(super) wants_mptcp: bool,
-    /// Who is to know when the session is suspended, and when no longer.
+    /// Notified when the session is suspended, and when no longer.
     pub(super) blocked: Option<watch::Sender<bool>>,
-    /// What the node calls for when it wants another session instead of this one.
+    /// Called when the node wants another session instead of this one.
     pub(super) renew: Option<Renew>,
     pub(super) on_up: OnUp,
 }
@@ -108,7 +108,7 @@ pub(super) struct Driver<T: Transport> {
     input: Input,
     /// Bytes read since other tasks had their turn.
     read_in_turn: usize,
-    /// What the transport had read below its stream when that was last looked at.
+    /// What the transport had read below its stream at the last check.
     bytes_below: u64,
     output: Output,
     pace: Pace,
@@ -116,11 +116,11 @@ pub(super) struct Driver<T: Transport> {
     pub(super) peer: Option<(String, u64)>,
     /// The transfer that is being received, if it has a name.
     pub(super) receiving: Option<Name>,
-    /// Who takes the transfer that is being received piece by piece.
+    /// Takes the transfer that is being received, piece by piece.
     pub(super) taking: Option<Taking>,
     /// A part of a payload on disk that is being read.
     pub(super) reading: Option<ReadingPart>,
-    /// Where the part of a transfer comes from that is to go on here.
+    /// The source of the earlier part of a transfer that continues here.
     pub(super) awaited: Option<oneshot::Receiver<Found>>,
     /// The session is up, and the node does not use it yet.
     waits: bool,
@@ -135,7 +135,7 @@ pub(super) struct Driver<T: Transport> {
     aborted: bool,
 }
 
-/// The way by which a driver is told to end; made before the driver.
+/// The channel for a driver's commands; made before the driver.
 pub(super) fn command_channel() -> (UnboundedSender<Command>, UnboundedReceiver<Command>) {
     unbounded_channel()
 }
@@ -232,12 +232,12 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Does all that can be done at once, but that of reading no more than is one turn's;
-    /// ready when the session is over.
+    /// Does all that can be done at once, but reads no more than one turn's bytes; ready when the
+    /// session is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.read_in_turn = 0;
-        // What the last turn has left goes first: reading may take all that the runtime lets
-        // a task do in a turn, again and again.
+        // Output left from the last turn comes first: otherwise reading might use up the task's
+        // whole budget in each turn.
         if !self.output.is_drained()
             && let Err(error) = self.write(cx)
         {
@@ -252,8 +252,8 @@ impl<T: Transport> Driver<T> {
             progress |= self.dispatch();
             let moved = match self.read(cx) {
                 Ok(true) => Ok(true),
-                // Nothing more is there, or this turn has had its part: all that was read is
-                // answered by one write, also where the peer has closed behind it.
+                // There is nothing more to read, or this turn has used its part: one write answers
+                // all that was read, even if the peer has closed after it.
                 read => self.send(cx).and_then(|sent| Ok(sent | read?)),
             };
             match moved {
@@ -282,7 +282,7 @@ impl<T: Transport> Driver<T> {
         self.read_in_turn >= TURN_BYTES
     }
 
-    /// Looks whether the node uses the session by now.
+    /// Checks whether the node uses the session by now.
     fn poll_in_use(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.waits {
             return false;
@@ -407,7 +407,7 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Gives the session what was read and not yet taken.
+    /// Gives the session the bytes that were read and not yet taken.
     pub(super) fn digest(&mut self) {
         if self.waits {
             return;
@@ -419,7 +419,7 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Writes what the session and the node have to say.
+    /// Writes the output of the session and the node.
     fn send(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         self.output.fetch(&mut self.core, now());
         self.gather(cx);
@@ -445,8 +445,7 @@ impl<T: Transport> Driver<T> {
         Ok(wrote)
     }
 
-    /// Reads once; segment data goes straight into its bundle where nothing
-    /// else was read before it.
+    /// Reads once; segment data goes directly into its bundle if nothing else was read before it.
     fn read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let holds = self.waits || self.awaited.is_some() || self.core.is_held_up();
         if holds || self.has_read_enough() {
@@ -496,8 +495,8 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// No bytes are there. What has come may be a part of a record, in which a bundle
-    /// begins: its rest is to come as well.
+    /// No bytes are available. What has come may be part of a TLS record in which a bundle begins:
+    /// the rest of that is still to come.
     fn awaits_record(&mut self) {
         let bytes = self.transport.bytes_below();
         let begun = std::mem::replace(&mut self.bytes_below, bytes) < bytes;
@@ -517,8 +516,8 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Deadlines move with every message, so the timer is only ever brought
-    /// forward, and looked at again when it fires.
+    /// Deadlines move with every message, so the timer is only moved to earlier times, and the
+    /// deadline is checked again when it fires.
     fn keep_time(&mut self, cx: &mut Context<'_>) -> bool {
         let paced = self.pace.poll_timeout(self.output.bytes());
         let deadlines = [self.core.poll_timeout(), paced];
@@ -539,8 +538,8 @@ impl<T: Transport> Driver<T> {
 }
 
 impl<T: Transport> Drop for Driver<T> {
-    /// The socket is closed only when the handle has let go of it, also where
-    /// the task was dropped before its end.
+    /// The socket is closed only after the handle has released it, also if the task was dropped
+    /// before its end.
     fn drop(&mut self) {
         if let Some(handle) = &self.handle {
             handle.release();

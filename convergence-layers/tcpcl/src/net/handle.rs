@@ -13,8 +13,7 @@ use super::kernel::{Pacing, Socket};
 use super::now;
 use crate::session::KeepaliveCount;
 
-/// What the node asks of a session's task. Offers are bounded by the
-/// contract, one for each `ready`.
+/// The node's commands to a session's task. The contract bounds offers: one for each `ready`.
 #[derive(Debug)]
 pub(super) enum Command {
     Offer(Transfer),
@@ -27,15 +26,15 @@ pub(super) enum Command {
     Abort(String),
 }
 
-/// What follows the last bytes received is over after this time: an
-/// acknowledgement of them waits 200 ms at most (TCP_DELACK_MAX of Linux).
+/// After this time without bytes received, nothing follows them any more: an acknowledgement waits
+/// at most 200 ms (TCP_DELACK_MAX of Linux).
 const STILL: Duration = Duration::from_millis(250);
 
-/// The rest of a bundle that does not come for so long is not waited for.
+/// After this long without the rest of a bundle, it is no longer waited for.
 const STILL_RECEIVING: Duration = Duration::from_secs(2);
 
-/// Figures that hold until bytes move again: a hub asks for those of thousands
-/// of idle sessions, again and again.
+/// Figures that stay valid until bytes move again: a hub reads those of thousands of idle sessions
+/// again and again.
 #[derive(Debug)]
 struct Still {
     /// The count of moves that they are of.
@@ -46,9 +45,9 @@ struct Still {
     figures: Option<(Instant, PathFigures)>,
 }
 
-/// Implements [`Session`]. Rate and figures go straight to the socket; the
-/// rest is sent to the task. An offer that meets a session already gone is
-/// dropped: [`underpass_cla::Node::session_down`] has ended all its transfers.
+/// Implements [`Session`]. Rate and figures go straight to the socket; the rest is sent to the
+/// task. An offer after the session's end is dropped: [`underpass_cla::Node::session_down`] has
+/// ended all its transfers.
 #[derive(Debug)]
 pub(super) struct SessionHandle<S> {
     commands: UnboundedSender<Command>,
@@ -69,8 +68,7 @@ pub(super) struct SessionHandle<S> {
 }
 
 impl<S: Socket> SessionHandle<S> {
-    /// A hold on the session of `socket`, which is open until
-    /// [`SessionHandle::release`].
+    /// A handle of the session on `socket`, which stays open until [`SessionHandle::release`].
     pub(super) fn new(commands: UnboundedSender<Command>, socket: S) -> Self {
         Self {
             commands,
@@ -106,7 +104,7 @@ impl<S: Socket> SessionHandle<S> {
         self.moved();
     }
 
-    /// The keepalives until now; to be told before the bytes are.
+    /// Sets the count of keepalives so far; must be called before the bytes are reported.
     pub(super) fn keeps_alive(&self, count: KeepaliveCount) {
         self.keepalives_sent.store(count.sent, SeqCst);
         self.keepalives_received.store(count.received, SeqCst);
@@ -136,7 +134,7 @@ impl<S: Socket> SessionHandle<S> {
         lock(&self.socket).as_mut().map(call)
     }
 
-    /// Makes the socket look whether it takes more ([`super::nudge`]).
+    /// Makes the socket check whether it takes more ([`super::nudge`]).
     pub(super) fn nudge(&self) {
         self.with_socket(|socket| socket.look());
     }
@@ -306,7 +304,8 @@ mod tests {
         let session = handle(&stream);
         let activity = Arc::new(Activity::default());
         session.share(activity.clone());
-        // It does not come to rest by itself, however long other programs hold this one up.
+        // Keeps the session from coming to rest by itself, however long other programs delay this
+        // one.
         let stays_awake = || lock(&session.still).since += Duration::from_secs(3_600);
         stays_awake();
         assert_eq!(session.figures().received_bytes, 0);

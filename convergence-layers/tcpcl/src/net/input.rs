@@ -1,5 +1,5 @@
-//! Bytes that were read and not yet taken. The room for them is shared: most
-//! sessions of a hub are idle, and an idle one has none.
+//! Bytes that were read and not yet taken. Sessions share buffers: most sessions of a hub are idle,
+//! and an idle one has none.
 
 use std::cell::RefCell;
 use std::io;
@@ -40,7 +40,7 @@ impl Input {
         }
     }
 
-    /// Reads `most` bytes (not zero) at most, once, behind what is unread, and says how
+    /// Reads at most `most` bytes (not zero) once, and appends them to the unread ones. Returns how
     /// many came; 0 is the end of the stream.
     pub(super) fn poll_fill(
         &mut self,

@@ -1,4 +1,4 @@
-//! The socket below a session, as the node's hold on the session acts on it.
+//! The socket of a session, as the session's handle uses it.
 
 use std::fmt::Debug;
 use std::io;
@@ -17,7 +17,7 @@ use super::tcp_info::TcpInfo;
 pub enum Pacing {
     /// The transport.
     ByTransport,
-    /// The session, which writes so many bytes/s; `None` is unlimited.
+    /// The session, which writes this many bytes/s; `None` is unlimited.
     ByWriting(Option<u64>),
 }
 
@@ -32,20 +32,19 @@ pub trait Socket: Debug + Send + 'static {
     /// The figures at present.
     fn figures(&mut self) -> PathFigures;
 
-    /// Looks whether it takes more, and wakes the session if it does.
+    /// Checks whether it takes more, and wakes the session if it does.
     fn look(&self);
 
     /// The congestion control in use.
     fn congestion_control(&self) -> String;
 
-    /// Has the transport find out by itself that the peer is gone, where it can:
-    /// the two sides of the session have agreed on no keepalives.
+    /// Lets the transport detect by itself that the peer is gone, if it can: the two sides of the
+    /// session have agreed on no keepalives.
     fn keep_alive(&self) {}
 }
 
-/// A socket of the kernel. It is the driver's, which closes it only after the
-/// handle has let go of this: a descriptor of its own would be one more for
-/// each of thousands of sessions.
+/// A socket of the kernel. The driver owns it, and closes it only after the handle has released
+/// this: a separate descriptor would cost one more for each of thousands of sessions.
 #[derive(Debug)]
 pub struct KernelSocket {
     socket: RawFd,
@@ -59,17 +58,17 @@ pub struct KernelSocket {
 #[derive(Debug)]
 enum Kind {
     Tcp,
-    /// MPTCP was asked for, and the kernel or the peer has none.
+    /// MPTCP was requested, and the kernel or the peer has none.
     FallenBack {
-        /// The socket is still one of MPTCP, and takes its options alone.
+        /// Whether the socket is still an MPTCP socket, which takes only MPTCP's options.
         is_mptcp: bool,
     },
     Mptcp(Subflows),
 }
 
 impl KernelSocket {
-    /// What acts on `socket`, which must stay open as long as this lives;
-    /// whether MPTCP was asked for.
+    /// Acts on `socket`, which must stay open as long as this lives. `wants_mptcp` says whether
+    /// MPTCP was requested.
     pub(super) fn new(
         socket: BorrowedFd<'_>,
         ipv6: bool,
@@ -107,12 +106,12 @@ impl KernelSocket {
         }
     }
 
-    /// What the segments of the connection are like.
+    /// The TCP information that describes the connection's segments.
     fn segments(&self) -> io::Result<TcpInfo> {
         match self.kind {
             Kind::Mptcp(_) => {
                 let subflows = mptcp::subflows(self.as_fd())?;
-                // One that is being set up knows no segment size yet.
+                // A subflow that is being set up has no segment size yet.
                 let largest = subflows.into_iter().max_by_key(TcpInfo::mss_bytes);
                 largest.ok_or_else(|| io::ErrorKind::NotConnected.into())
             }
@@ -157,7 +156,7 @@ impl Socket for KernelSocket {
         if let Kind::Mptcp(of_all) = &mut self.kind {
             match mptcp::subflows(fd) {
                 Ok(subflows) => return of_all.figures(fd, &subflows),
-                // A peer may fall back in the middle (RFC 8684, 3.7).
+                // A peer may fall back during the connection (RFC 8684, 3.7).
                 Err(_) => self.kind = Kind::FallenBack { is_mptcp: true },
             }
         }
@@ -179,8 +178,8 @@ impl Socket for KernelSocket {
     }
 
     fn keep_alive(&self) {
-        // After two hours of silence, where the system says nothing else. Without it
-        // the session is no worse than it was.
+        // Probes after two hours of silence, unless the system is configured otherwise. If this
+        // fails, the session is no worse than before.
         let _ = SockRef::from(self).set_keepalive(true);
     }
 }

@@ -1,4 +1,4 @@
-//! The sessions of one class at the side that dials: one active, one standby.
+//! The sessions of one class at the dialling side: one active, one standby.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -53,8 +53,8 @@ pub(super) struct Lane {
     shared: Arc<Shared>,
     tracker: TaskTracker,
     class: Option<Class>,
-    /// The first lane finds out whether the peer knows classes, and is the
-    /// only one where it does not.
+    /// The first lane finds out whether the peer supports classes. If it does not, this is the only
+    /// lane.
     leads: bool,
     active: Option<Attempt>,
     standby: Option<Attempt>,
@@ -130,15 +130,14 @@ impl Lane {
         self.report();
     }
 
-    /// It has a session and dials none: a dial begins connections of its own.
+    /// It has a session and dials none; a dial would begin connections of its own.
     fn is_settled(&self) -> bool {
         let mut standby = self.standby.iter();
         self.active.is_some_and(|active| active.up_since.is_some())
             && standby.all(|standby| standby.up_since.is_some())
     }
 
-    /// Dials what is missing and may be dialled now; true while something has
-    /// to wait for its time.
+    /// Dials the missing sessions that may be dialled now. Returns true while others have to wait.
     fn dial_missing(&mut self, knows_classes: Option<bool>, in_dark: bool) -> bool {
         if !self.leads && !knows_classes.unwrap_or(in_dark) {
             return false;
@@ -231,8 +230,7 @@ impl Lane {
         }
     }
 
-    /// Lets go of a session: another one is dialled, and the node ends this one when that
-    /// is up.
+    /// Replaces a session: another one is dialled, and the node ends this one when that is up.
     fn replace(&mut self, number: u64) {
         let is = |slot: &Option<Attempt>| slot.is_some_and(|attempt| attempt.number == number);
         if is(&self.active) {
@@ -274,8 +272,8 @@ impl Lane {
             None
         };
         let lived = ended.and_then(|attempt| attempt.up_since);
-        // A session that lived is dialled again at once; one that breaks as
-        // soon as it is up would otherwise be dialled without end.
+        // A session that lived for a while is dialled again at once. One that breaks as soon as it
+        // is up must wait, or it would be dialled without end.
         if lived.is_none_or(|since| now() - since < self.shared.config.backoff.base) {
             self.failures = self.failures.saturating_add(1);
         }
@@ -302,9 +300,9 @@ impl Lane {
     }
 }
 
-/// Learns from the end of a session what the next one is to offer. A peer may
-/// have sent its own SESS_INIT before it reads ours, so that the session was up
-/// for a moment; one that has answered items knows them.
+/// Learns from the end of a session what the next one should offer. A peer may have sent its own
+/// SESS_INIT before it reads ours, so that the session was up for a moment. A peer that has
+/// answered items supports them.
 fn note_end(shared: &Shared, knows_items: bool, lived: Duration) {
     let mut offering = shared.offering.lock().unwrap();
     if knows_items || lived >= REFUSED_WITHIN {
@@ -322,11 +320,11 @@ fn note_end(shared: &Shared, knows_items: bool, lived: Duration) {
 struct Dial {
     class: Option<Class>,
     standby: bool,
-    /// Whether this session finds out if the peer knows classes.
+    /// Whether this session finds out if the peer supports classes.
     decides: bool,
     /// A connection that was begun in advance.
     spare: Option<Spare>,
-    /// Has another session dialled instead of this one.
+    /// Requests another session instead of this one.
     renew: Option<Renew>,
     up: Box<dyn Fn() + Send + Sync>,
     /// Told why nobody has answered so far.
@@ -362,7 +360,7 @@ impl Dial {
             ..Surroundings::new(&defaults, shared.node.clone(), key, on_up)
         };
         let tcp = contact.tcp();
-        // Of MPTCP, other subflows may have other addresses.
+        // With MPTCP, other subflows may have other addresses.
         let local = tcp.local_addr().ok().filter(|_| !is_mptcp(tcp.as_fd()));
         let lost = async move {
             match local {
@@ -377,8 +375,8 @@ impl Dial {
         Ok(ended)
     }
 
-    /// In the dark every class has dialled: the first session tells whether
-    /// this one is wanted.
+    /// If nobody answered, every class has dialled: the first session shows whether this one is
+    /// needed.
     async fn await_classes(&self, shared: &Shared) -> Result<(), ContactFailure> {
         if self.decides {
             return Ok(());

@@ -39,16 +39,16 @@ pub struct ListenerConfig {
     /// The most connections that are not established sessions yet; more wait
     /// in the kernel.
     pub max_half_open: usize,
-    /// The most of them from one source: an IPv4 address or an IPv6 prefix of
-    /// 64 bits; one from which a peer has proved who it is may have as many as it leaves
-    /// free. One more has the place of the one that has been silent for longest;
-    /// where all have said something, it is closed at once.
+    /// The most of them from one source: an IPv4 address or an IPv6 prefix of 64 bits; a source
+    /// from which a peer has proved its identity may have as many as it leaves free. A further one
+    /// takes the place of the one that has been silent for longest; if all have sent something, it
+    /// is closed at once.
     pub max_half_open_per_source: usize,
     /// The most connections in all; more are closed at once.
     pub max_connections: usize,
 }
 
-/// A running listener. Dropping it stops accepting; sessions go on.
+/// A running listener. Dropping it stops accepting; sessions continue.
 #[derive(Debug)]
 pub struct Listener {
     local: SocketAddr,
@@ -64,8 +64,8 @@ impl Listener {
         Self::accept_on(listener, config, node)
     }
 
-    /// Accepts sessions on a socket that [`listen`] has made, be it in another
-    /// process. Must be called within a tokio runtime.
+    /// Accepts sessions on a socket that [`listen`] has made, possibly in another process. Must be
+    /// called within a tokio runtime.
     pub fn accept_on(
         listener: std::net::TcpListener,
         config: ListenerConfig,
@@ -110,14 +110,14 @@ impl Listener {
         self.local
     }
 
-    /// Sets what sessions have in common that begin from now on. Options of the
-    /// listening socket stay; those of accepted ones are the new ones.
+    /// Sets the settings of sessions that begin from now on. The listening socket keeps its
+    /// options; accepted ones get the new options.
     pub fn set_session(&self, session: SessionDefaults) {
         self.shared.set_session(session);
     }
 
-    /// Accepts nothing more for as long as it is held: connections wait in the
-    /// kernel, or for another process that has the socket. Sessions go on.
+    /// While held, accepts nothing more: connections wait in the kernel, or for another process
+    /// that has the socket. Sessions continue.
     pub fn hold(&self, held: bool) {
         self.shared.held.send_replace(held);
     }
@@ -184,10 +184,10 @@ struct HalfOpen {
 }
 
 impl HalfOpen {
-    /// Waits until the peer has said something, or has gone; whether the place is kept
-    /// until then. A peer that dials says its contact header at once.
+    /// Waits until the peer has sent something, or has gone. Returns whether the place was kept
+    /// until then. A peer that dials sends its contact header at once.
     async fn hear(&mut self, tcp: &TcpStream) -> io::Result<bool> {
-        // Readiness may be told of a socket that has nothing to be read.
+        // Readiness may be reported for a socket without anything to read.
         let mut first = [0];
         let heard = self
             .replaced

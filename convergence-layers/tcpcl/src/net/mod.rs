@@ -53,7 +53,7 @@ fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// What all sessions of a dialer or listener have in common.
+/// The settings that all sessions of a dialer or listener share.
 #[derive(Clone, Debug)]
 pub struct SessionDefaults {
     /// The configured path or listener, as [`underpass_cla::SessionInfo`]

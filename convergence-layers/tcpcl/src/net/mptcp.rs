@@ -1,5 +1,5 @@
-//! Multipath TCP (RFC 8684) as Linux has it: one connection over several
-//! subflows, each a TCP connection with figures of its own.
+//! Multipath TCP (RFC 8684) as Linux has it: one connection over several subflows, each a TCP
+//! connection with its own figures.
 
 use std::io;
 use std::mem;
@@ -37,9 +37,8 @@ struct Answer {
     subflows: [TcpInfo; MOST_SUBFLOWS],
 }
 
-/// Whether a socket is one of MPTCP. One that was accepted from a peer without
-/// is plain TCP; one that has dialled stays MPTCP's and falls back to TCP
-/// inside.
+/// Whether a socket is an MPTCP socket. One accepted from a peer without MPTCP is plain TCP; a
+/// dialled one stays an MPTCP socket and falls back to TCP internally.
 pub(super) fn is_mptcp(fd: BorrowedFd<'_>) -> bool {
     SockRef::from(&fd)
         .protocol()
@@ -71,8 +70,7 @@ pub(super) struct Subflows {
     out_of_order_segments: Total,
 }
 
-/// A count over all subflows, those included that are gone: the kernel tells
-/// only of those that are there.
+/// A count over all subflows, including ended ones: the kernel reports only the present ones.
 #[derive(Debug, Default)]
 struct Total {
     gone: u64,
@@ -80,7 +78,7 @@ struct Total {
 }
 
 impl Total {
-    /// What is counted in all, given what those count that are there.
+    /// The total, given the count of the present subflows.
     fn with(&mut self, there: u64) -> u64 {
         self.gone += self.last.saturating_sub(there);
         self.last = there;
@@ -101,9 +99,8 @@ impl Subflows {
     fn sum(&mut self, each: &[PathFigures]) -> PathFigures {
         let sum = |figure: fn(&PathFigures) -> u64| each.iter().map(figure).sum::<u64>();
         let known = || each.iter().filter(|of| !of.min_rtt.is_zero());
-        // The way without a queue is that of the quickest subflow, and the
-        // queue that of the one which has the longest: base round trips of
-        // others are no queue.
+        // The base round trip is that of the quickest subflow, and the queue is the longest one of
+        // any subflow: longer base round trips of others are no queue.
         let min_rtt = known().map(|of| of.min_rtt).min().unwrap_or_default();
         let queue = known().map(|of| of.rtt.saturating_sub(of.min_rtt)).max();
         PathFigures {
@@ -150,7 +147,7 @@ mod tests {
         assert_eq!(figures.min_rtt, Duration::from_millis(30));
         assert_eq!(figures.rtt, Duration::from_millis(50));
         assert_eq!(figures.subflows, Some(2));
-        // One that is being set up has no round trip yet.
+        // A subflow that is being set up has no round trip yet.
         let figures = Subflows::default().sum(&[subflow(30, 35, 0), subflow(0, 0, 0)]);
         assert_eq!(figures.min_rtt, Duration::from_millis(30));
     }

@@ -1,9 +1,8 @@
 //! When to ask the kernel again whether the socket takes more.
 //!
-//! Linux looks at `TCP_NOTSENT_LOWAT` when an acknowledgement arrives, not
-//! when bytes leave. In the first round trip of a burst over a long hop there
-//! is none, and the socket would run dry for all of it. Setting the option
-//! anew makes the kernel look, and wakes the task if there is room.
+//! Linux checks `TCP_NOTSENT_LOWAT` when an acknowledgement arrives, not when bytes leave. In the
+//! first round trip of a burst over a long hop none arrives, and the socket would be idle for most
+//! of it. Setting the option again makes the kernel check, and wakes the task if there is room.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const FIRST: Duration = Duration::from_millis(2);
 /// A small part of a bundle's line time, which is 60 ms.
 const LONGEST: Duration = Duration::from_millis(8);
-/// After so long without a byte taken, acknowledgements are waited for.
+/// After this long without a byte taken, only acknowledgements are waited for.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 const STALLED: Duration = Duration::from_millis(200);
 

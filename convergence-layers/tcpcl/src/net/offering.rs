@@ -1,21 +1,20 @@
 //! Whether a dialled session offers extension items in its SESS_INIT.
 //!
-//! RFC 9174 has a peer ignore those that it does not know (4.8), but some end
-//! the session at the first: a peer that does so is dialled again without any,
-//! and has one session for all classes. An end may have other reasons, such as
-//! a peer that restarts, so it takes two in a row, and after each session
-//! without items the next one offers them again.
+//! By RFC 9174 a peer ignores items that it does not know (4.8), but some peers end the session
+//! instead. Such a peer is dialled again without any, and gets one session for all classes. A
+//! session may end for other reasons, such as a restart, so it takes two in a row, and after each
+//! session without items the next one offers them again.
 
 /// What was learned of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offering {
-    /// Items are offered; so many sessions in a row have ended at that.
+    /// Items are offered; this many sessions in a row have ended because of them.
     Items { ended: u32 },
     /// None are.
     Nothing,
 }
 
-/// After so many sessions that the peer has ended, none are offered.
+/// After this many sessions that the peer has ended, none are offered.
 const ENDED_AT_MOST: u32 = 2;
 
 impl Default for Offering {
@@ -30,8 +29,8 @@ impl Offering {
         matches!(self, Offering::Items { .. })
     }
 
-    /// The peer has ended a session right after our SESS_INIT; tells whether
-    /// that changes what is offered.
+    /// The peer has ended a session right after our SESS_INIT. Returns whether that changes what is
+    /// offered.
     pub fn refused(&mut self) -> bool {
         let before = self.has_items();
         *self = match *self {
@@ -47,7 +46,7 @@ impl Offering {
     pub fn ended(&mut self) {
         let ended = match *self {
             Offering::Items { .. } => 0,
-            // If it still does not take items, one more session tells.
+            // If it still does not accept items, one more session shows that.
             Offering::Nothing => ENDED_AT_MOST - 1,
         };
         *self = Offering::Items { ended };
@@ -63,7 +62,7 @@ mod tests {
         let mut offering = Offering::default();
         assert!(!offering.refused() && offering.has_items());
         assert!(offering.refused() && !offering.has_items());
-        // That one lived; the next tells whether anything has changed.
+        // That session lived; the next one shows whether anything has changed.
         offering.ended();
         assert!(offering.has_items());
         assert!(offering.refused() && !offering.has_items());

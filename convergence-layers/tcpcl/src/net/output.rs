@@ -13,8 +13,8 @@ use crate::session::SessionCore;
 
 /// Pieces written at once.
 const MAX_SLICES: usize = 64;
-/// Bytes that are taken from the session before the socket has room for them.
-/// Acknowledgements go behind it.
+/// Most bytes that are taken from the session before the socket has room for them. Acknowledgements
+/// queue behind them.
 const MAX_BYTES: usize = 512 << 10;
 
 /// A bounded queue of pieces, which are written without being copied.
@@ -36,7 +36,7 @@ impl Output {
         self.bytes
     }
 
-    /// Takes what the session has to say, up to the bound.
+    /// Takes the session's output, up to the bound.
     pub(super) fn fetch(&mut self, core: &mut SessionCore, now: Instant) {
         while self.bytes < MAX_BYTES && self.pieces.len() < MAX_SLICES {
             let Some(piece) = core.poll_output(now) else {
@@ -47,8 +47,8 @@ impl Output {
         }
     }
 
-    /// Writes `most` bytes at most, and flushes behind the last of them; true if that got
-    /// anywhere.
+    /// Writes at most `most` bytes, and flushes after the last of them. Returns whether there was
+    /// progress.
     pub(super) fn write(
         &mut self,
         transport: &mut impl Transport,
@@ -82,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Flushes once, if there is anything to flush; true if all of it is with the kernel.
+    /// Flushes once, if there is anything to flush. Returns whether the kernel has all of it.
     fn flush(&mut self, transport: &mut impl Transport, cx: &mut Context<'_>) -> io::Result<bool> {
         let flushed = self.unflushed && Pin::new(transport).poll_flush(cx)?.is_ready();
         self.unflushed &= !flushed;

@@ -1,16 +1,15 @@
-//! Pacing by what is written, for sockets that the kernel does not pace: those
-//! of MPTCP refuse `SO_MAX_PACING_RATE`.
+//! Paces the writes of sockets that the kernel does not pace: MPTCP sockets refuse
+//! `SO_MAX_PACING_RATE`.
 
 use std::time::{Duration, Instant};
 
-/// As much as the rate gives in this time may be written at once, and no more is
-/// saved while nothing is written. Timers are late by some milliseconds on a
-/// busy machine.
+/// As much as the rate gives in this time may be written at once, and no more accumulates while
+/// nothing is written. Timers are late by some milliseconds on a busy machine.
 const BURST: Duration = Duration::from_millis(10);
 /// At least two full segments.
 const LEAST_BURST_BYTES: f64 = 3_000.0;
-/// Less is not written at once, but for the last bytes: a TLS record and a
-/// system call have their price.
+/// The least amount of one write, except for the last bytes: each write costs a TLS record and a
+/// system call.
 const LEAST_WRITE_BYTES: f64 = 1_400.0;
 
 /// A token bucket of bytes.
@@ -32,15 +31,15 @@ impl Pace {
         }
     }
 
-    /// Sets the rate, bytes/s. Of 0 nothing is written; `None` lifts it.
+    /// Sets the rate, bytes/s. At 0 nothing is written; `None` lifts it.
     pub(super) fn set_rate(&mut self, now: Instant, bytes_per_second: Option<u64>) {
         self.fill(now);
         self.rate = bytes_per_second.map(|rate| rate as f64);
         self.tokens = self.tokens.min(self.burst_bytes());
     }
 
-    /// Bytes of `waiting` that may be written now; none, until
-    /// [`Self::poll_timeout`], where that is too little to be worth it.
+    /// Bytes of `waiting` that may be written now. If that is too little to be worthwhile, none
+    /// until [`Self::poll_timeout`].
     pub(super) fn room(&mut self, now: Instant, waiting: usize) -> usize {
         if self.rate.is_none() {
             return usize::MAX;
@@ -59,13 +58,12 @@ impl Pace {
         }
     }
 
-    /// When `waiting` bytes, or the next of them, may be written that may not
-    /// be now.
+    /// When `waiting` bytes, or the first of them, may be written, if they may not be now.
     pub(super) fn poll_timeout(&self, waiting: usize) -> Option<Instant> {
         let rate = self.rate.filter(|rate| *rate > 0.0)?;
         let missing = least_write(waiting) - self.tokens;
         (waiting > 0 && missing > 0.0).then(|| {
-            // Rounded up: at a deadline there is room.
+            // Rounded up, so that at the deadline there is room.
             let wait = Duration::from_secs_f64((missing / rate).min(3_600.0));
             self.at + wait + Duration::from_micros(1)
         })

@@ -18,8 +18,8 @@ pub fn payload_bytes_per_second(ip_bps: u64, mss_bytes: u32, ipv6: bool, timesta
     ((ip_bps as f64 / 8.0 * share * HEADROOM) as u64).max(1)
 }
 
-/// `TCP_NOTSENT_LOWAT` for a rate: the socket counts as writable below half of
-/// it, which shall be one bundle.
+/// `TCP_NOTSENT_LOWAT` for a rate: the socket counts as writable below half of it, which should be
+/// one bundle.
 pub(super) fn notsent_lowat_bytes(ip_bps: u64) -> u32 {
     let bundle = (ip_bps as f64 / 8.0 * BUNDLE_LINE_TIME_S) as u64;
     let bytes = bundle

@@ -1,8 +1,8 @@
 //! The parts of broken transfers, shared by all sessions of a process.
 //!
-//! A peer may go on with a transfer before this end knows that the session it
-//! began on is dead. Then that session is ended here, and the new one waits
-//! the moment until its part is there.
+//! A peer may continue a transfer before this end knows that its first session is dead. Then that
+//! session is ended here, and the new one waits the short time until the received part is
+//! available.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,7 +24,7 @@ pub(super) struct Name {
     pub(super) key: u64,
 }
 
-/// What is here of a transfer that a peer goes on with.
+/// The state here of a transfer that a peer continues.
 #[derive(Debug)]
 pub(super) enum Claim {
     Found(Found),
@@ -36,7 +36,7 @@ pub(super) enum Claim {
 #[derive(Debug)]
 pub struct SharedPartials {
     inner: Mutex<Inner>,
-    /// What is under way, of which a part is left if its session breaks.
+    /// The transfers in progress, of which a part is left if their session breaks.
     pub(super) unfinished: Arc<UnfinishedTransfers>,
 }
 
@@ -93,7 +93,7 @@ impl SharedPartials {
         self.lock().live.insert(name, live);
     }
 
-    /// A peer goes on with a transfer on another session.
+    /// A peer continues a transfer on another session.
     pub(super) fn claim(&self, name: &Name) -> Claim {
         let mut inner = self.lock();
         if let Some(live) = inner.live.get_mut(name) {
@@ -135,7 +135,7 @@ impl SharedPartials {
         }
     }
 
-    /// A session does not receive a transfer any more, and keeps nothing.
+    /// A session no longer receives a transfer, and keeps nothing of it.
     pub(super) fn end(&self, name: &Name, session: SessionId) {
         drop(self.lock().end(name, session));
     }
@@ -148,7 +148,7 @@ impl Inner {
             .store(now, &name.peer, name.incarnation, name.key, received);
     }
 
-    /// Ends what `session` was receiving; gives the one that waits for it.
+    /// Ends what `session` was receiving. Returns the session that waits for it.
     fn end(&mut self, name: &Name, session: SessionId) -> Option<oneshot::Sender<Found>> {
         let own = self.live.get(name).is_some_and(|l| l.session == session);
         own.then(|| self.live.remove(name)?.awaited).flatten()

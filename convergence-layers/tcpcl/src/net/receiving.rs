@@ -1,5 +1,4 @@
-//! Named transfers that a session receives: where they break, another session
-//! goes on with them.
+//! Named transfers that a session receives: if they break, another session continues them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,8 +12,8 @@ use super::transport::Transport;
 use crate::session::{Found, Resumption};
 
 impl<T: Transport> Driver<T> {
-    /// A transfer begins, as the node wants; where it goes on behind an
-    /// offset, with what was received of it before.
+    /// A transfer begins, if the node admits it. If it continues after an offset, it begins with
+    /// what was received before.
     pub(super) fn begin_receiving(
         &mut self,
         verdict: Result<(), Refusal>,
@@ -78,7 +77,7 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Whether the part that is awaited has come, or is known not to come.
+    /// Whether the awaited part has come, or is known not to come.
     pub(super) fn poll_awaited(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(receiver) = &mut self.awaited else {
             return false;

@@ -1,4 +1,4 @@
-//! One session over a stream that is connected already, without TLS.
+//! One session over an already connected stream, without TLS.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub enum Side {
     Accepted,
 }
 
-/// Runs a session from the contact headers to its end and says how it ended.
+/// Runs a session from the contact headers to its end. Returns how it ended.
 pub async fn run_session<T: Transport>(
     mut transport: T,
     side: Side,

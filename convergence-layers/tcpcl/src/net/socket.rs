@@ -29,7 +29,7 @@ pub struct SocketOptions {
     pub user_timeout: Option<Duration>,
     /// The interface to use.
     pub interface: Option<String>,
-    /// SO_MARK, by which packet filter rules know the node's own traffic.
+    /// SO_MARK, by which packet filter rules recognise the node's own traffic.
     pub mark: Option<u32>,
     /// MPTCP, where the kernel has it, and plain TCP where not.
     pub mptcp: bool,
@@ -88,8 +88,8 @@ impl SocketOptions {
         let socket = SockRef::from(&fd);
         socket.set_tcp_nodelay(true)?;
         if is_mptcp(fd) {
-            // It knows no TCP_USER_TIMEOUT, and before Linux 6.10 no low-water
-            // mark either: then more lies in the kernel.
+            // MPTCP has no TCP_USER_TIMEOUT, and before Linux 6.10 no low-water mark either: the
+            // kernel then holds more.
             let _ = socket.set_tcp_notsent_lowat(self.notsent_lowat_bytes);
             return Ok(());
         }
@@ -121,8 +121,8 @@ pub(super) fn congestion_control(fd: BorrowedFd<'_>) -> String {
     String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned()
 }
 
-/// Above the system's limit with CAP_NET_ADMIN; without, up to that or to where
-/// the kernel goes by itself.
+/// Above the system's limit with CAP_NET_ADMIN; otherwise up to that limit, or as far as the kernel
+/// grows it by itself.
 fn set_buffer(
     fd: BorrowedFd<'_>,
     forced: libc::c_int,
@@ -147,10 +147,9 @@ fn set_limited_buffer(
     };
     // The kernel doubles it for its own use.
     if got / 2 < usize::try_from(bytes).unwrap_or_default() {
-        // A buffer that is set no longer grows with the window. Left to the
-        // kernel it does, up to tcp_rmem and tcp_wmem, which allow more than
-        // rmem_max and wmem_max where nobody has changed them. Kernels before
-        // 5.14 do not know this option.
+        // A buffer that was set no longer grows with the window. If left to the kernel, it grows up
+        // to tcp_rmem and tcp_wmem, whose defaults exceed those of rmem_max and wmem_max. Kernels
+        // before 5.14 do not know this option.
         let _ = set(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, &UNLOCKED);
     }
     Ok(())
@@ -194,8 +193,8 @@ pub(super) fn max_pacing_rate(fd: BorrowedFd<'_>) -> u64 {
     get(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, 0).expect("it can be read")
 }
 
-/// Reads an option, which is plain data: `value` as far as the kernel has no
-/// other.
+/// Reads an option, which is plain data; bytes that the kernel does not write stay those of
+/// `value`.
 pub(super) fn get<T: Copy>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,

@@ -1,5 +1,5 @@
-//! Connections that are begun while the link is blocked, for the session that is dialled
-//! when it is back: [`super::sparing`] says when.
+//! Connections that are begun while the link is blocked, for the session that is dialled when it is
+//! back. [`super::sparing`] decides when.
 
 use std::future::pending;
 use std::mem;
@@ -17,8 +17,8 @@ use super::now;
 use super::socket::SocketOptions;
 use super::sparing::{Sparing, Step};
 
-/// How long one may take. TCP repeats its SYN after 1 s and then after 2 s or more: the
-/// next one that is begun does as well as a second repetition.
+/// How long one may take. TCP repeats its SYN after 1 s and then after 2 s or more: the next
+/// connection serves as well as a second repetition.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(1900);
 
 /// The spare connections of a lane.
@@ -28,7 +28,7 @@ pub(super) struct Spares {
     spare: Spare,
 }
 
-/// One connection, of those being made the first that is through.
+/// One connection: the first one to complete of those being made.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
     making: JoinSet<Result<Connected, ContactFailure>>,
@@ -49,12 +49,12 @@ impl Spares {
         self.sparing.set_blocked(now(), blocked);
     }
 
-    /// There is no use for any, until the link is said to be blocked again.
+    /// Spare connections are not needed until the link is reported blocked again.
     pub(super) fn end(&mut self) {
         self.sparing.end();
     }
 
-    /// What there is, for a session with these options that is dialled now.
+    /// Takes the spare connection, if any, for a session with these options that is dialled now.
     pub(super) fn take(&mut self, options: &SocketOptions) -> Option<Spare> {
         let spare = mem::take(&mut self.spare);
         let usable = match spare.connected() {
@@ -64,7 +64,7 @@ impl Spares {
         usable.then_some(spare)
     }
 
-    /// Begins and drops connections in their time, without end; may be cancelled.
+    /// Begins and drops connections when due, without end; may be cancelled.
     pub(super) async fn tend(&mut self, shared: &Arc<Shared>) {
         loop {
             while let Some(step) = self.sparing.poll(now()) {

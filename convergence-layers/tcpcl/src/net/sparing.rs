@@ -1,33 +1,30 @@
 //! When spare connections are begun, and when they are dropped.
 //!
-//! A peer that restarts while the link is blocked has lost its sessions, and this end
-//! learns it only when the link is back: a connection begun then costs one more round
-//! trip. So while the link is blocked, connections are begun in advance, of which the
-//! first that gets through is kept for the next session. Nothing is sent on them: to the
-//! peer they are contacts that have not spoken yet, of which it has only so many, so what
-//! is not needed soon is dropped.
+//! A peer that restarts while the link is blocked loses its sessions, and this end learns that only
+//! when the link is back: a connection begun then costs one more round trip. So while the link is
+//! blocked, connections are begun in advance, and the first one that gets through is kept for the
+//! next session. Nothing is sent on them: for the peer they are silent contacts, of which it allows
+//! only a limited number, so a connection that is not needed soon is dropped.
 
 use std::time::{Duration, Instant};
 
-/// A blockage lasts so many times `base` before a connection is begun: a peer that
-/// restarts within it is seldom there again any sooner.
+/// A connection is begun only after this many times `base` of a blockage: a peer that restarts
+/// within it is seldom back sooner.
 const BEGINS_AFTER: u32 = 4;
-/// Connections are begun 5/4 of `base` apart. TCP repeats a SYN after 1 s (RFC 6298,
-/// section 2), so with 0.5 s the repetitions fall between those that are begun later, and
-/// one or the other leaves each 0.38 s.
+/// Connections are begun at intervals of 5/4 of `base`. TCP repeats a SYN after 1 s (RFC 6298,
+/// section 2), so with 0.5 s the repetitions fall between later connections, so that some SYN
+/// leaves each 0.38 s.
 const APART: (u32, u32) = (5, 4);
 /// Connections that are being made, at most.
 const MOST_OPEN: usize = 4;
-/// Later in a blockage they are begun as much further apart as it lasts longer than this.
+/// After this time in a blockage, the intervals grow in proportion to its duration.
 const STEADY: Duration = Duration::from_secs(30);
-/// A blockage that has lasted for so long gets no more of them: what they save is little
-/// beside it.
+/// After a blockage has lasted this long, no more are begun: they would save little in comparison.
 const TOO_LONG: Duration = Duration::from_secs(600);
-/// A connection that the node has no use for within this time tells that the link is
-/// there, and blocked by somebody's word: there are no more in this blockage.
+/// If the node does not use a connection within this time, the link works and is only declared
+/// blocked: no more are begun in this blockage.
 const UNUSED: Duration = Duration::from_secs(3);
-/// When the link is back, a session that the peer does not know any more is reset within
-/// this time.
+/// When the link is back, a session that the peer no longer knows is reset within this time.
 const BACK: Duration = Duration::from_secs(1);
 
 /// What is to be done.
@@ -52,13 +49,13 @@ pub(super) struct Sparing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// The link is blocked, and so many are being made.
+    /// The link is blocked, and this many are being made.
     Beginning {
         since: Instant,
         next: Instant,
         open: usize,
     },
-    /// Those that there are may be used; none are begun.
+    /// Existing ones may be used; none are begun.
     Keeping {
         until: Instant,
     },
@@ -97,7 +94,7 @@ impl Sparing {
         };
     }
 
-    /// There is no use for any, until the link is said to be blocked again.
+    /// Spare connections are not needed until the link is reported blocked again.
     pub(super) fn end(&mut self) {
         self.blocked = false;
         self.stale |= self.state != State::Idle;
@@ -150,7 +147,7 @@ impl Sparing {
         }
     }
 
-    /// When [`Self::poll`] has something to do without being told anything.
+    /// When [`Self::poll`] has something to do without another event.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Beginning { next, open, .. } => (open < MOST_OPEN).then_some(next),
@@ -159,7 +156,7 @@ impl Sparing {
         }
     }
 
-    /// How far apart they are begun when a blockage has lasted so long.
+    /// The interval at which they are begun when a blockage has lasted for `lasts`.
     fn apart(&self, lasts: Duration) -> Duration {
         let (times, parts) = APART;
         let longer = lasts.as_secs_f64() / STEADY.as_secs_f64();
@@ -265,7 +262,7 @@ mod tests {
         link.sparing.connected(link.at(2600));
         assert_eq!(link.sparing.poll(link.at(5599)), None);
         assert_eq!(link.sparing.poll_timeout(), Some(link.at(5600)));
-        // Nobody had a use for it: the link is there, and blocked all the same.
+        // Nobody used it: the link works, and is blocked all the same.
         assert_eq!(link.sparing.poll(link.at(5600)), Some(Step::Drop));
         assert_eq!(link.sparing.poll_timeout(), None);
         link.sparing.set_blocked(link.at(6000), true);

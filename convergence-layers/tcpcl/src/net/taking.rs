@@ -1,5 +1,4 @@
-//! Bundles that are too long for memory: taken piece by piece, and read from
-//! the disk as they are sent.
+//! Bundles that are too long for memory: taken piece by piece, and read from disk as they are sent.
 
 use std::future::Future;
 use std::io;
@@ -15,7 +14,7 @@ use super::driver::Driver;
 use super::transport::Transport;
 use crate::session::{Resumption, Wanted};
 
-/// Who takes the transfer that is being received.
+/// The intake of the transfer that is being received.
 pub(super) struct Taking {
     intake: Box<dyn Intake>,
     /// The last piece, once it has come.
@@ -38,8 +37,8 @@ pub(super) struct ReadingPart {
 }
 
 impl<T: Transport> Driver<T> {
-    /// A transfer begins, as the node wants: one that is too long for memory
-    /// piece by piece, and from its first byte on.
+    /// A transfer begins, if the node admits it: one that is too long for memory is taken piece by
+    /// piece, from its first byte on.
     pub(super) fn begin(
         &mut self,
         verdict: Result<(), Refusal>,
@@ -53,7 +52,7 @@ impl<T: Transport> Driver<T> {
         };
         let most = self.around.whole_mru_bytes;
         if named.is_some_and(|named| named.offset > 0) {
-            // What is too long for memory is not kept when a session breaks.
+            // Bundles that are too long for memory are not kept when a session breaks.
             return match length > most {
                 true => {
                     self.forget_receiving();
@@ -80,8 +79,7 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Hands on what has come of a bundle that is taken apart, as far as there
-    /// is room for it.
+    /// Passes on the received pieces of a bundle, as far as there is room for them.
     pub(super) fn poll_taking(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(taking) = &mut self.taking else {
             return false;
@@ -113,8 +111,7 @@ impl<T: Transport> Driver<T> {
         true
     }
 
-    /// Reads ahead what of a payload on disk is sent next, on a thread that may
-    /// wait for the disk.
+    /// Reads the next part of a payload on disk ahead, on a thread that may wait for the disk.
     pub(super) fn poll_reading(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
         loop {

@@ -10,8 +10,8 @@ use super::driver::{Driver, Ended, Surroundings, command_channel};
 use super::handle::Command;
 use crate::session::SessionCore;
 
-/// Runs the session on `contact`, known to `registry` meanwhile, until it ends or is
-/// `lost` for the reason that this comes with.
+/// Runs the session on `contact`, registered in `registry` meanwhile, until it ends, or until
+/// `lost` gives a reason to abort it.
 pub(super) async fn run(
     contact: Contact,
     core: SessionCore,

@@ -1,5 +1,4 @@
-//! What carries the bytes of a session: plain TCP and TLS, as one kind of
-//! stream, or a model of it.
+//! The transport of a session: plain TCP or TLS, as one kind of stream, or a model of it.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -20,9 +19,9 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// What the node's hold on the session acts on.
     type Socket: Socket;
 
-    /// That, at most until the stream is dropped, with the address of the
-    /// other end; whether MPTCP was asked for; without a rate
-    /// `unlimited_lowat_bytes` may be unsent.
+    /// The socket below, usable at most until the stream is dropped, and the address of the other
+    /// end. `wants_mptcp` says whether MPTCP was requested; without a rate `unlimited_lowat_bytes`
+    /// may be unsent.
     ///
     /// # Errors
     /// Those of the connection.
@@ -32,15 +31,15 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
         unlimited_lowat_bytes: u32,
     ) -> io::Result<(Self::Socket, SocketAddr)>;
 
-    /// Ready when the unsent bytes are below the low-water mark, which a mere
-    /// successful write does not tell.
+    /// Ready when the unsent bytes are below the low-water mark, which a successful write alone
+    /// does not show.
     fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// When it is dropped, what is unsent is dropped, too.
+    /// Makes dropping it discard unsent bytes, too.
     fn end_by_reset(&self);
 
-    /// Bytes that were read below the stream, where only some of them together give
-    /// bytes of it, as a TLS record does.
+    /// Bytes that were read below the stream, if they give bytes of it only together, as in a TLS
+    /// record.
     fn bytes_below(&self) -> u64 {
         0
     }
@@ -115,8 +114,7 @@ impl OverTcp for TcpStream {
     }
 }
 
-/// A connection of which more is read at once than TLS asks for, which reads
-/// in small steps.
+/// A connection that reads more at once than TLS asks for, which reads in small steps.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     tcp: TcpStream,

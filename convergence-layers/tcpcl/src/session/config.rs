@@ -27,8 +27,8 @@ pub struct SessionConfig {
     pub node_id: String,
     /// Whether TLS is required; otherwise it is not offered.
     pub tls: bool,
-    /// The node ids that the peer may have; `None` admits any. Shared: a hub
-    /// has as many sessions as it has peers, and more.
+    /// The node ids that the peer may have; `None` admits any. Shared by all sessions: a hub has at
+    /// least as many as it has peers.
     pub accepted_peers: Option<Arc<[String]>>,
     /// Keepalive interval that we announce, s; 0 for none.
     pub keepalive_s: u16,
@@ -38,18 +38,18 @@ pub struct SessionConfig {
     pub segment_mru_bytes: u64,
     /// The largest transfer we take, bytes.
     pub transfer_mru_bytes: u64,
-    /// The largest transfer that we take into memory, bytes: the most of one
-    /// whose length is not announced. Longer ones are taken apart.
+    /// The largest transfer that we take into memory, bytes, and so the largest one without an
+    /// announced length. Longer ones are taken in pieces.
     pub whole_mru_bytes: u64,
     /// The largest transfer that the peer takes, bytes, whatever it announces;
     /// `None` believes it.
     pub peer_transfer_mru_bytes: Option<u64>,
-    /// The largest segment we send, bytes of data. Each is acknowledged, so
-    /// it is also the step in which progress is known.
+    /// The largest segment we send, bytes of data. Each is acknowledged, so progress is known in
+    /// steps of this length.
     pub segment_bytes: u64,
     /// From the connection until the session is established, at most 60 s.
     pub contact_timeout: Duration,
-    /// How long an ending session may go on without a byte from the peer.
+    /// How long an ending session may continue without a byte from the peer.
     pub ending_timeout: Duration,
     /// Class and standby flag that an active side asks for; a passive side
     /// answers with those of its peer.
@@ -59,12 +59,12 @@ pub struct SessionConfig {
     /// Since when no process of the run with the next lower incarnation is left, if
     /// that is known; announced with the incarnation.
     pub alone_since: Option<Instant>,
-    /// Whether parts of broken transfers are kept here and may go on; it is
+    /// Whether parts of broken transfers are kept here so that the transfers can continue;
     /// announced beside the class.
     pub resumption: bool,
     /// Bounds on what the peer may announce.
     pub limits: Limits,
-    /// What peers have under way on all of their sessions.
+    /// The transfers of peers in progress on all of their sessions.
     pub unfinished: Arc<UnfinishedTransfers>,
 }
 

@@ -12,8 +12,8 @@ use crate::wire::{
     CONTACT_HEADER_BYTES, ContactError, ContactHeader, ExtensionList, SessInit, TermReason,
 };
 
-/// Each segment costs a head, an acknowledgement, and work at both ends: a peer
-/// that takes less than this at once would have a node do that for every byte.
+/// Each segment costs a header, an acknowledgement, and work at both ends: a peer with a smaller
+/// limit could cause that cost for every byte.
 const LEAST_SEGMENT_MRU_BYTES: u64 = 64;
 
 impl SessionCore {
@@ -53,7 +53,7 @@ impl SessionCore {
     }
 
     fn contact_failed(&mut self, error: ContactError) {
-        // Nothing is said to what does not speak TCPCL (RFC 9174, 4.3).
+        // A peer that does not speak TCPCL gets no answer (RFC 9174, 4.3).
         if let ContactError::Version(_) = error {
             if self.config.role == Role::Passive {
                 self.emit_contact();
@@ -86,7 +86,7 @@ impl SessionCore {
         }
     }
 
-    /// For how long no process of the run before has been left, ms.
+    /// For how long no process of the previous run has been left, ms.
     fn alone_ms(&self, now: Instant) -> Option<u64> {
         let alone = now.saturating_duration_since(self.config.alone_since?);
         u64::try_from(alone.as_millis()).ok()
@@ -183,7 +183,7 @@ impl SessionCore {
             ));
         }
         if let Some(accepted) = &self.config.accepted_peers
-            // A hub has many: most peers are found without reading their numbers.
+            // A hub accepts many: most peers are found without parsing their numbers.
             && !accepted.contains(peer)
             && !accepted.iter().any(|id| same_node(id, peer))
         {

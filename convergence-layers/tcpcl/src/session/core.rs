@@ -15,9 +15,8 @@ use crate::wire::{
     emit_refuse, emit_reject, emit_term,
 };
 
-/// The most that may wait to be sent beside transfers. Reading never stops
-/// for it, which could lock both peers up; a peer that lets this much pile up
-/// takes nothing at all.
+/// Most bytes that may wait to be sent beside transfers. Reading never stops because of them, since
+/// that could deadlock both peers; a peer that lets this much pile up reads nothing at all.
 const MAX_CONTROL_BYTES: usize = 1 << 20;
 
 /// The longest wait for a contact header (RFC 9174, 4.1).
@@ -90,10 +89,9 @@ impl SessionCore {
         session
     }
 
-    /// Takes bytes from the peer and returns how many; the rest must be given
-    /// again. It takes none while an answer or the TLS handshake is awaited, or
-    /// [`Self::take_piece`], and what is behind SESS_INIT with another call: the
-    /// shell hears of the session before anything that comes on it.
+    /// Takes bytes from the peer and returns how many; the rest must be given again. It takes none
+    /// while an answer, the TLS handshake or [`Self::take_piece`] is awaited. Bytes after SESS_INIT
+    /// need another call, so that the shell learns of the session before anything that comes on it.
     pub fn handle_input(&mut self, now: Instant, input: &[u8]) -> usize {
         if !input.is_empty() {
             self.heard(now);
@@ -134,9 +132,8 @@ impl SessionCore {
         }
     }
 
-    /// Where segment data may be written directly, and how much of it at
-    /// most; `None` when the next bytes are not worth it. What was written
-    /// must be told by [`Self::handle_direct`].
+    /// Where segment data may be written directly, and how much of it at most; `None` if the next
+    /// bytes are not worth it. The caller must report what was written by [`Self::handle_direct`].
     pub fn direct_buffer(&mut self) -> Option<(&mut BytesMut, usize)> {
         const WORTH_IT: u64 = 16 << 10;
         let left = self.decoder.data_left();
@@ -160,9 +157,8 @@ impl SessionCore {
         self.look_at_transfers(now);
     }
 
-    /// How much is worth reading at once for [`Self::handle_input`]. Behind a long
-    /// segment that is little: the data of the next one is to be written directly, and
-    /// would be copied else.
+    /// How much is worth reading at once for [`Self::handle_input`]. After a long segment that is
+    /// little: the data of the next one should be written directly, and would otherwise be copied.
     pub fn most_to_read(&self) -> usize {
         const HEADS_BYTES: u64 = 4 << 10;
         if !self.incoming.has_long_segments() {
@@ -172,7 +168,7 @@ impl SessionCore {
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 
-    /// The keepalive goes by whether a transfer is under way.
+    /// The keepalive depends on whether a transfer is in progress.
     fn look_at_transfers(&mut self, now: Instant) {
         let busy = !self.outgoing.none_begun() || !self.incoming.is_idle();
         self.keepalive.set_busy(now, busy);
@@ -190,13 +186,13 @@ impl SessionCore {
         self.incoming.is_receiving()
     }
 
-    /// Whether nothing is taken from the peer until something is done here.
+    /// Whether nothing is taken from the peer until this end has done something.
     pub fn is_held_up(&self) -> bool {
         self.incoming.is_asking() || self.incoming.has_piece()
     }
 
-    /// Answers [`Event::Admit`] of a bundle from its first byte on: it is handed
-    /// on in pieces. [`Event::Received`] has the last one.
+    /// Answers [`Event::Admit`] of a whole bundle: it is passed on in pieces. [`Event::Received`]
+    /// has the last one.
     pub fn take_apart(&mut self) {
         if self.phase == Phase::Closed {
             return;
@@ -216,18 +212,18 @@ impl SessionCore {
         self.incoming.take_piece()
     }
 
-    /// What of a payload on disk is to be read next, if anything.
+    /// The part of a payload on disk to read next, if any.
     pub fn wanted(&self) -> Option<Wanted> {
         self.outgoing.wanted()
     }
 
-    /// Takes what [`Self::wanted`] was; what is not of use any more is ignored.
+    /// Takes the part that [`Self::wanted`] named; bytes that are no longer needed are ignored.
     pub fn supply(&mut self, wanted: &Wanted, bytes: Bytes) {
         self.outgoing.supply(wanted, bytes);
     }
 
-    /// A payload cannot be read: its bundle is given up, and the session ends,
-    /// for a transfer cannot be taken back.
+    /// A payload cannot be read: its bundle is given up, and the session ends, since a transfer
+    /// cannot be withdrawn.
     pub fn cannot_supply(&mut self, wanted: &Wanted, reason: &str) {
         if self.outgoing.spoil(wanted, &mut self.events) {
             self.connection_lost(reason);
@@ -270,8 +266,8 @@ impl SessionCore {
         }
     }
 
-    /// Does what `now` demands. While nothing is taken from the peer, for a
-    /// reason that is this end's own, its silence says nothing.
+    /// Does what is due at `now`. While this end itself takes nothing from the peer, the peer's
+    /// silence means nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.is_held_up() {
             self.heard(now);
@@ -331,9 +327,9 @@ impl SessionCore {
         self.answered(admitted);
     }
 
-    /// Answers an [`Event::Admit`] that names an offset: `partial` are the first
-    /// bytes of the bundle, as far as they are here. If they do not reach the
-    /// offset, the peer is asked to begin anew.
+    /// Answers an [`Event::Admit`] that names an offset: `partial` are the first bytes of the
+    /// bundle, as far as they are here. If they do not reach the offset, the peer is asked to begin
+    /// again.
     pub fn resume(&mut self, partial: Option<BytesMut>) {
         if self.phase == Phase::Closed {
             return;
@@ -365,7 +361,7 @@ impl SessionCore {
         }
     }
 
-    /// Has a keepalive go out, unless something else is about to.
+    /// Sends a keepalive, unless something else is about to be sent.
     fn show_life(&mut self, now: Instant) {
         if self.control.is_empty() {
             emit_keepalive(&mut self.control);

@@ -12,14 +12,14 @@ use super::Resumption;
 pub struct Established {
     /// The peer's node id.
     pub peer_node_id: String,
-    /// The class, or `None` where either side does not know classes.
+    /// The class, or `None` if either side does not support classes.
     pub class: Option<Class>,
     /// Whether this is a standby session.
     pub standby: bool,
     /// The peer's incarnation, where it announced one.
     pub incarnation: Option<u64>,
-    /// No process of the run with the next lower incarnation was left by then, where
-    /// the peer said so.
+    /// A time at which no process of the previous run (the next lower incarnation) was left, if the
+    /// peer said so.
     pub former_over_by: Option<Instant>,
     /// Whether the peer stores the received parts of broken transfers.
     pub resumes: bool,
@@ -32,31 +32,30 @@ pub struct Established {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Both sides want TLS: when the output is flushed, the shell shakes
-    /// hands and calls [`super::SessionCore::tls_established`].
+    /// Both sides want TLS: once the output is flushed, the shell does the handshake and calls
+    /// [`super::SessionCore::tls_established`].
     StartTls,
     /// The session is up.
     Established(Established),
-    /// May the transfer of a bundle of `length` bytes, where known, begin?
-    /// Asks for [`super::SessionCore::answer`], or, if it is to go on behind
-    /// an offset, for [`super::SessionCore::resume`].
+    /// May the transfer of a bundle of `length` bytes, where known, begin? The shell must call
+    /// [`super::SessionCore::answer`] or, if the transfer continues after an offset,
+    /// [`super::SessionCore::resume`].
     Admit {
-        /// Bytes announced, those before the offset included.
+        /// Announced bytes, including those before the offset.
         length: Option<u64>,
         /// The peer's name for the bundle, if it uses such names.
         resumption: Option<Resumption>,
     },
-    /// The session is over in the middle of a transfer that may go on
-    /// elsewhere.
+    /// The session is over in the middle of a transfer that may continue elsewhere.
     Partial {
         /// The peer's name for the bundle.
         key: u64,
         /// Its first bytes.
         received: BytesMut,
     },
-    /// A whole bundle arrived. Asks for [`super::SessionCore::answer`].
+    /// A whole bundle arrived. The shell must call [`super::SessionCore::answer`].
     Received(Bytes),
-    /// The peer acknowledged so many bytes of transfer `key`.
+    /// The peer acknowledged this many bytes of transfer `key`.
     Progress {
         /// The transfer.
         key: u64,
@@ -70,6 +69,6 @@ pub enum Event {
         /// How.
         outcome: Outcome,
     },
-    /// The session is over. What output is left may still be written.
+    /// The session is over. Remaining output may still be written.
     Closed(Down),
 }

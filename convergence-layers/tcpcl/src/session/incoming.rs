@@ -7,14 +7,14 @@ use super::unfinished::{Counted, Unfinished};
 use super::{RESUMPTION_EXTENSION, Resumption};
 use crate::wire::{ExtensionList, RefuseReason, SegmentHeader, TRANSFER_LENGTH, segment_flag};
 
-/// The most that is taken at once for a transfer of unknown length.
+/// Most memory that is taken at once for a transfer of unknown length.
 const GROWTH_BYTES: u64 = 256 << 10;
 
-/// Behind a segment with so much data, the next one is taken to be as long: to copy so much
-/// takes the processor longer than to read a head by itself.
+/// After a segment with this much data, the next one is expected to be as long: copying this much
+/// takes longer than reading a header separately.
 const LONG_SEGMENT_BYTES: u64 = 64 << 10;
 
-/// A bundle that is taken apart is handed on in pieces of about so many bytes.
+/// A bundle that is taken in pieces is passed on in pieces of about this many bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// What the session has to do about a segment.
@@ -72,13 +72,12 @@ struct Assembly {
     length: Option<u64>,
     /// Bytes in the segments whose head has come.
     framed: u64,
-    /// The same, and what an earlier session received, among those of all transfers
-    /// of the peer.
+    /// The same plus what an earlier session received, in the count of all transfers of the peer.
     counted: Counted,
     /// Whether the bundle is handed on piece by piece.
     apart: bool,
-    /// The bundle so far, with what an earlier session received of it; where it
-    /// is taken apart, the next piece.
+    /// The bundle so far, with what an earlier session received of it; if it is taken in pieces,
+    /// the next piece.
     buffer: BytesMut,
 }
 
@@ -89,9 +88,9 @@ pub(super) struct Incoming {
     transfer_mru_bytes: u64,
     /// The most that is kept of a transfer whose length is unknown.
     whole_mru_bytes: u64,
-    /// Whether the peer was told that broken transfers may go on here.
+    /// Whether the peer was told that broken transfers may continue here.
     knows_resumption: bool,
-    /// What the peer has under way on this session and others.
+    /// The peer's transfers in progress on this session and others.
     unfinished: Unfinished,
     /// Data of the last segment.
     segment_bytes: u64,
@@ -115,12 +114,12 @@ impl Incoming {
         }
     }
 
-    /// The peer is known, and what it has on other sessions.
+    /// The peer is known, and with it the count of its other sessions.
     pub(super) fn count_with(&mut self, unfinished: Unfinished) {
         self.unfinished = unfinished;
     }
 
-    /// The peer was told that broken transfers may go on here.
+    /// The peer was told that broken transfers may continue here.
     pub(super) fn know_resumption(&mut self) {
         self.knows_resumption = true;
     }
@@ -153,12 +152,12 @@ impl Incoming {
         }
     }
 
-    /// Whether a segment of a transfer is under way that may go on elsewhere.
+    /// Whether a segment of a transfer that may continue elsewhere is in progress.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Receiving(_) | State::Draining { .. })
     }
 
-    /// Whether no transfer is in progress that may go on elsewhere.
+    /// Whether no transfer that may continue elsewhere is in progress.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle | State::Draining { .. })
     }
@@ -172,7 +171,7 @@ impl Incoming {
     pub(super) fn segment(&mut self, header: &SegmentHeader, ending: bool) -> Action {
         self.segment_bytes = header.data_bytes;
         if header.is_start() {
-            // A START in mid-transfer gives the earlier one up.
+            // A START in the middle of a transfer ends the earlier one.
             return self.start(header, ending);
         }
         match &mut self.state {
@@ -199,7 +198,7 @@ impl Incoming {
     }
 
     fn start(&mut self, header: &SegmentHeader, ending: bool) -> Action {
-        // What is given up counts no more.
+        // An abandoned transfer no longer counts.
         self.state = State::Idle;
         if ending {
             return self.refuse(header, RefuseReason::SessionTerminating);
@@ -300,8 +299,7 @@ impl Incoming {
         }
     }
 
-    /// Takes what is here of the bundle that [`Action::Admit`] wants to go on
-    /// with.
+    /// Takes the received part of the bundle that [`Action::Admit`] wants to continue.
     pub(super) fn resume(&mut self, partial: Option<BytesMut>) -> Action {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Admitting(assembly) => self.begin(assembly, partial.unwrap_or_default()),
@@ -328,7 +326,7 @@ impl Incoming {
         }
     }
 
-    /// Receives behind the offset, if `partial` reaches it.
+    /// Receives from the offset on, if `partial` reaches it.
     fn begin(&mut self, mut assembly: Assembly, mut partial: BytesMut) -> Action {
         let before = assembly.offset();
         let offset = usize::try_from(before).unwrap_or(usize::MAX);
@@ -360,8 +358,8 @@ impl Incoming {
         Action::Nothing
     }
 
-    /// Gives up the transfer in progress: the name and the first bytes of its
-    /// bundle, where it has a name.
+    /// Gives up the transfer in progress. Returns the name and the first bytes of its bundle, if it
+    /// has a name.
     pub(super) fn give_up(&mut self) -> Option<(u64, BytesMut)> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Receiving(Assembly {
@@ -405,7 +403,7 @@ impl Incoming {
                 id,
                 reason: refuse_reason(refusal),
             },
-            // What is to come of it passes by.
+            // The rest of it is discarded.
             (State::Receiving(assembly), Err(refusal)) if assembly.apart => {
                 self.state = State::Draining {
                     id: assembly.id,
@@ -430,9 +428,9 @@ impl Assembly {
         self.resumption.map_or(0, |resumption| resumption.offset)
     }
 
-    /// Counts a segment and checks it against the bounds (RFC 9174, 5.2.4 and
-    /// 5.2.5.1: a violated bound or length is refused as not acceptable), and
-    /// against what the peer has under way elsewhere.
+    /// Counts a segment and checks it against the bounds (RFC 9174, 5.2.4 and 5.2.5.1: a violated
+    /// bound or length is refused as not acceptable), and against the peer's transfers on other
+    /// sessions.
     fn extend(
         &mut self,
         header: &SegmentHeader,

@@ -1,9 +1,8 @@
-//! When to show life and when to give the peer up (RFC 9174, 5.1.1).
+//! When to send a keepalive and when to give the peer up (RFC 9174, 5.1.1).
 
 use std::time::{Duration, Instant};
 
-/// While a transfer is under way, the interval is this at most: longer ones are agreed on
-/// for sessions that are idle.
+/// During a transfer the interval is at most this: longer ones are agreed on for idle sessions.
 const BUSY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The clock of keepalives.
@@ -37,9 +36,8 @@ pub(super) enum Due {
 }
 
 impl Keepalive {
-    /// The interval in force is the least that both sides announce; 0 on
-    /// either side switches it off. A peer that is an Underpass shows life as often as this
-    /// side while a transfer is under way.
+    /// The interval in force is the least that both sides announce; 0 on either side switches it
+    /// off. During a transfer, an Underpass peer sends keepalives as often as this side.
     pub(super) fn new(ours_s: u16, theirs_s: u16, to_underpass: bool, now: Instant) -> Self {
         let interval_s = ours_s.min(theirs_s);
         let interval = (interval_s > 0).then(|| Duration::from_secs(interval_s.into()));
@@ -75,8 +73,8 @@ impl Keepalive {
         self.busy_since = busy.then(|| self.busy_since.unwrap_or(now));
     }
 
-    /// While the link is known to be blocked, silence says nothing about the
-    /// peer, and what is sent would only queue.
+    /// While the link is known to be blocked, silence means nothing, and keepalives would only
+    /// queue.
     pub(super) fn suspend(&mut self, now: Instant, suspended: bool) {
         if self.suspended && !suspended {
             self.last_heard = now;
@@ -84,7 +82,7 @@ impl Keepalive {
         self.suspended = suspended;
     }
 
-    /// When life is to be shown, and when the peer is to be given up.
+    /// When to send a keepalive, and when to give the peer up.
     fn times(&self) -> Option<(Instant, Instant)> {
         let interval = self.interval.filter(|_| !self.suspended)?;
         let send = self.last_sent + send_after(interval);
@@ -112,8 +110,8 @@ impl Keepalive {
     }
 }
 
-/// Somewhat sooner than agreed: there are peers that give up after a single
-/// interval without a message, the time of its journey included.
+/// Somewhat sooner than agreed: some peers give up after a single interval without a message,
+/// including its time in transit.
 fn send_after(interval: Duration) -> Duration {
     interval * 3 / 4
 }

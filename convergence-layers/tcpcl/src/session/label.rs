@@ -17,11 +17,10 @@ const RESUMES: u8 = 0x02;
 const VALUE_BYTES: usize = 11;
 const ALONE_BYTES: usize = 8;
 
-/// What was longer ago is not reckoned with: clocks run further apart the longer it
-/// takes.
+/// Longer durations are not used: the error of the clocks grows with them.
 const MOST_ALONE: Duration = Duration::from_secs(60);
-/// Two clocks differ by less than this part (1/n) of what they measure, even while
-/// both are set right: chrony does that by a twelfth.
+/// Two clocks differ by less than this part (1/n) of what they measure, even while both are being
+/// corrected: chrony slews by up to a twelfth.
 const CLOCKS_APART: u32 = 4;
 
 /// What a session is for.
@@ -42,8 +41,7 @@ pub struct Label {
 }
 
 impl Label {
-    /// The extension item, not critical: a peer that does not know it goes on
-    /// without.
+    /// The extension item, not critical: a peer that does not know it ignores it.
     pub fn to_item(self) -> ExtensionItem {
         let mut value = BytesMut::with_capacity(VALUE_BYTES + ALONE_BYTES);
         value.put_u8(FORMAT);
@@ -62,8 +60,8 @@ impl Label {
         }
     }
 
-    /// The label in `extensions`. One of an unknown format is as good as none;
-    /// bytes behind the known ones are left to later revisions.
+    /// The label in `extensions`. One of an unknown format counts as none; further bytes after the
+    /// known ones are reserved for later revisions.
     pub fn find(extensions: &ExtensionList) -> Option<Self> {
         extensions
             .0
@@ -86,8 +84,8 @@ impl Label {
         })
     }
 
-    /// By when no process of the run with the next lower incarnation was left, of a
-    /// label that has arrived by `now`. It was sent before, so the truth is no later.
+    /// A time at which no process of the previous run (the next lower incarnation) was left, from a
+    /// label that has arrived by `now`. The label was sent earlier, so the true time is no later.
     pub fn former_over_by(self, now: Instant) -> Option<Instant> {
         let alone = Duration::from_millis(self.alone_ms?).min(MOST_ALONE);
         now.checked_sub(alone - alone / CLOCKS_APART)

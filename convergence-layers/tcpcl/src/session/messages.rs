@@ -72,8 +72,7 @@ impl SessionCore {
         }
     }
 
-    /// Every SESS_TERM but a reply is confirmed, unless one of ours is under
-    /// way already (RFC 9174, 6.1).
+    /// Every SESS_TERM but a reply is confirmed, unless we have already sent one (RFC 9174, 6.1).
     fn term_received(&mut self, now: Instant, reason: TermReason) {
         self.term_received = true;
         if !self.term_sent {

@@ -1,17 +1,14 @@
 //! One end of a TCPCLv4 session (RFC 9174) as a state machine without I/O.
 //!
 //! Bytes and the time go in, bytes, events and the next deadline come out:
-//! [`SessionCore::handle_input`], [`SessionCore::poll_output`],
-//! [`SessionCore::poll_event`], [`SessionCore::poll_timeout`]. Two events ask
-//! a question, [`Event::Admit`] and [`Event::Received`]; no input is taken
-//! until [`SessionCore::answer`] is called, so that acknowledgements and
-//! refusals keep the order of the transfers.
+//! [`SessionCore::handle_input`], [`SessionCore::poll_output`], [`SessionCore::poll_event`],
+//! [`SessionCore::poll_timeout`]. Two events need an answer, [`Event::Admit`] and
+//! [`Event::Received`]; no input is taken until [`SessionCore::answer`] is called, so that
+//! acknowledgements and refusals keep the order of the transfers.
 //!
-//! What is shared by the sessions of a process is apart from them:
-//! [`PartialTransfers`] has the received parts of transfers that broke
-//! ([`Event::Partial`]) until another session goes on with them
-//! ([`SessionCore::resume`]), and [`UnfinishedTransfers`] counts what each peer
-//! has under way.
+//! The sessions of a process share two things: [`PartialTransfers`] has the received parts of
+//! transfers that broke ([`Event::Partial`]) until another session continues them
+//! ([`SessionCore::resume`]), and [`UnfinishedTransfers`] counts what each peer has in progress.
 
 mod config;
 mod contact;

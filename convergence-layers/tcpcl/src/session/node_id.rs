@@ -28,7 +28,7 @@ fn ipn(id: &str) -> Option<(u64, u64)> {
     }
 }
 
-/// RFC 9758 has no leading zeros: otherwise a node had any number of names.
+/// RFC 9758 allows no leading zeros: otherwise a node would have any number of names.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let exact = digits && (text == "0" || !text.starts_with('0'));

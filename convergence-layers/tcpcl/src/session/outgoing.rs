@@ -10,8 +10,7 @@ use underpass_payloads::PayloadFile;
 use super::{Event, Resumption};
 use crate::wire::{RefuseReason, XferAck, emit_segment_header, segment_flag};
 
-/// So much of a payload on disk is read at once, and so much waits in memory to
-/// be sent.
+/// Bytes of a payload on disk that are read at once, and that wait in memory to be sent.
 const READ_BYTES: u64 = 256 << 10;
 const READ_AHEAD_BYTES: u64 = 1 << 20;
 
@@ -28,8 +27,7 @@ pub struct Wanted {
     pub bytes: usize,
 }
 
-/// The peer named a transfer that is not there, or acknowledged bytes that
-/// were not sent.
+/// The peer named an unknown transfer, or acknowledged bytes that were not sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unexpected;
 
@@ -45,8 +43,8 @@ pub(super) struct Outgoing {
     waiting: VecDeque<Transfer>,
     /// The transfer whose bytes go out now.
     sending: Option<Sending>,
-    /// Begun and not ended, by their ids: what has ended takes no room, whatever the peer
-    /// leaves without an answer before it.
+    /// Begun and not ended, by their ids: ended transfers take no memory, even if the peer has not
+    /// answered earlier ones.
     begun: BTreeMap<u64, Begun>,
     next_id: u64,
 }
@@ -60,11 +58,11 @@ struct Sending {
     first: VecDeque<Bytes>,
     reading: Option<Reading>,
     chunks: VecDeque<Bytes>,
-    /// Bytes of this transfer: what is behind the offset.
+    /// Bytes of this transfer: those after the offset.
     length: u64,
     /// Bytes in segments whose head is out.
     framed: u64,
-    /// Bytes of the current segment that are not out.
+    /// Bytes of the current segment that were not given out.
     segment_left: u64,
 }
 
@@ -87,7 +85,7 @@ struct Begun {
     /// Bytes of this transfer, and those of them that are acknowledged.
     length: u64,
     acknowledged: u64,
-    /// What is sent if the peer lacks the bytes before the offset.
+    /// The transfer to send if the peer lacks the bytes before the offset.
     whole: Option<Transfer>,
 }
 
@@ -236,8 +234,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives up the transfer for which nothing can be read; whether it is under
-    /// way.
+    /// Gives up the transfer whose payload cannot be read. Returns whether it is in progress.
     pub(super) fn spoil(&mut self, wanted: &Wanted, events: &mut VecDeque<Event>) -> bool {
         let sending = self.sending.as_ref();
         if sending.is_none_or(|sending| sending.id != wanted.transfer) {
@@ -289,10 +286,9 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Takes an XFER_REFUSE. The current segment is completed, since the peer
-    /// counts its bytes, and no further one is sent (RFC 9174, 5.2.4). If the
-    /// peer lacks what comes before the offset, the bundle goes next, as a
-    /// whole; a session that is `ending` begins nothing.
+    /// Takes an XFER_REFUSE. The current segment is completed, since the peer counts its bytes, and
+    /// no further one is sent (RFC 9174, 5.2.4). If the peer lacks the bytes before the offset, the
+    /// whole bundle is sent next; a session that is `ending` begins nothing.
     pub(super) fn refused(
         &mut self,
         id: u64,
@@ -389,7 +385,7 @@ impl Sending {
     }
 }
 
-/// Up to so many bytes of the first piece that has any.
+/// Up to `most` bytes of the first piece that has any.
 fn take_first(pieces: &mut VecDeque<Bytes>, most: usize) -> Option<Bytes> {
     while pieces.front().is_some_and(Bytes::is_empty) {
         pieces.pop_front();
@@ -398,7 +394,7 @@ fn take_first(pieces: &mut VecDeque<Bytes>, most: usize) -> Option<Bytes> {
     Some(first.split_to(most.min(first.len())))
 }
 
-/// Takes the first `bytes` off; how many of them are left when nothing else is.
+/// Takes the first `bytes` off. Returns how many of them are missing if there are too few.
 fn skip(chunks: &mut Vec<Bytes>, mut bytes: u64) -> u64 {
     chunks.retain_mut(|chunk| {
         let first = bytes.min(chunk.len() as u64);

@@ -1,17 +1,14 @@
-//! What was received of transfers whose session broke, until they go on.
+//! The received parts of transfers whose session broke, until they continue.
 //!
-//! Every bound is per peer first: the oldest part gives way to a newer one of
-//! the same peer. Where all peers together have too much, it is the peer with
-//! the most bytes that loses its oldest part (Suter et al. 1998, longest queue
-//! drop): so each peer always has room for an equal part of the whole, and nobody
-//! pushes out what a peer with less has. Nothing is lost by that but line time:
-//! the sender then begins anew.
+//! Every bound is per peer first: the oldest part gives way to a newer one of the same peer. If all
+//! peers together have too much, the peer with the most bytes loses its oldest part (Suter et al.
+//! 1998, longest queue drop). So each peer always has room for an equal share, and none displaces
+//! the parts of a peer with less. This costs only line time: the sender then begins again.
 //!
-//! Most parts are never asked for: a sender goes on only behind bytes that were
-//! acknowledged to it, and where a bundle takes less line time than a round
-//! trip, nothing of it was when the link broke. The receiver cannot tell which
-//! these are, but senders go on with what broke before they send anything new.
-//! So a part is forgotten when enough other transfers have completed.
+//! Most parts are never needed: a sender continues only after acknowledged bytes, and of a bundle
+//! with less line time than a round trip, none were acknowledged when the link broke. The receiver
+//! cannot know which parts these are, but senders continue broken transfers before they send
+//! anything new. So a part is forgotten once enough other transfers have completed.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -29,8 +26,7 @@ pub struct PartialLimits {
     pub bytes: usize,
     /// Peers.
     pub peers: usize,
-    /// For how long a part is stored: as long as connections are held in a
-    /// blockage.
+    /// How long a part is stored: as long as connections are kept during a blockage.
     pub time: Duration,
 }
 
@@ -46,13 +42,12 @@ impl Default for PartialLimits {
     }
 }
 
-/// Names of completed transfers that are remembered per peer: of those that
-/// were acknowledged in part when their session broke, one per session.
+/// Names of completed transfers that are remembered per peer: these may have been acknowledged only
+/// in part when their session broke, one per session.
 const COMPLETED_PER_PEER: usize = 64;
 
-/// Transfers of a peer that complete until a part is forgotten: more than a
-/// round trip has of full size, which may all go again before the one whose part
-/// it is.
+/// How many transfers of a peer complete before a part is forgotten: more than fit into a round
+/// trip at full size, all of which may be sent again before the one of this part.
 const COMPLETED_PER_PART: u64 = 64;
 
 /// What is here of a transfer.
@@ -116,9 +111,8 @@ impl PartialTransfers {
         self.bytes
     }
 
-    /// A session of `peer` is up. If its incarnation is greater, parts of
-    /// earlier ones are forgotten, since the names of their transfers begin
-    /// anew.
+    /// A session of `peer` is up. If its incarnation is greater, parts of earlier ones are
+    /// forgotten, since names of transfers begin again.
     pub fn enter(&mut self, now: Instant, peer: &str, incarnation: u64) {
         self.forget_old(now);
         if let Some(known) = self.peers.get_mut(peer) {
@@ -201,7 +195,7 @@ impl PartialTransfers {
         }
     }
 
-    /// Drops what others have more of, until so many bytes of a peer fit.
+    /// Drops parts of peers that have more, until `size` bytes of this peer fit.
     fn make_room(&mut self, peer: &str, size: usize) -> bool {
         let own = self.peers.get(peer).map_or(0, |peer| peer.bytes);
         while self.bytes + size > self.limits.bytes {
@@ -216,8 +210,8 @@ impl PartialTransfers {
         true
     }
 
-    /// Notes that all of a transfer is here, and forgets parts of others that
-    /// would have gone on before it.
+    /// Notes that a transfer is complete, and forgets parts of others that would have continued
+    /// before it.
     pub fn complete(&mut self, peer: &str, incarnation: u64, key: u64) {
         let known = self.peers.get_mut(peer);
         let Some(known) = known.filter(|known| known.incarnation == incarnation) else {

@@ -1,5 +1,5 @@
-//! The private transfer extension by which a broken transfer goes on in its
-//! middle on another session (docs/tcpcl-extensions.md).
+//! The private transfer extension by which a broken transfer continues from its middle on another
+//! session (docs/tcpcl-extensions.md).
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -11,7 +11,7 @@ pub const RESUMPTION_EXTENSION: u16 = 0x8756;
 const FORMAT: u8 = 1;
 const VALUE_BYTES: usize = 17;
 
-/// Names the bytes of a transfer, and where in them it begins.
+/// Names the bytes of a transfer, and the offset at which it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumption {
     /// The sender's name for the encoded bundle, unique in its incarnation.
@@ -21,8 +21,8 @@ pub struct Resumption {
 }
 
 impl Resumption {
-    /// The extension item. It is critical only where bytes are left out: who
-    /// does not know it would take the rest for the whole.
+    /// The extension item. It is critical only if bytes are left out: a peer that does not know it
+    /// would take the rest for the whole.
     pub fn to_item(self) -> ExtensionItem {
         let mut value = BytesMut::with_capacity(VALUE_BYTES);
         value.put_u8(FORMAT);
@@ -35,8 +35,8 @@ impl Resumption {
         }
     }
 
-    /// Reads the value of an item; `None` if its format is unknown. Bytes
-    /// behind the known ones are left to later revisions.
+    /// Reads the value of an item; `None` if its format is unknown. Further bytes after the known
+    /// ones are reserved for later revisions.
     pub fn from_value(value: &Bytes) -> Option<Self> {
         let (fixed, _) = value.split_first_chunk::<VALUE_BYTES>()?;
         let (format, numbers) = fixed.split_first()?;

@@ -1,14 +1,14 @@
-//! What a peer has sent of bundles that are not whole yet, on all of its sessions
-//! together. It is in memory, and the peer may leave it there.
+//! Counts the bytes of incomplete bundles that a peer has sent, on all of its sessions together.
+//! They are in memory, and the peer may never complete them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Bytes of a peer beyond which no more than one of its transfers goes on.
+/// Bytes of a peer beyond which only one of its transfers continues.
 const MOST_TOGETHER: u64 = 128 << 20;
-/// The first bytes of each transfer, which do not count: short bundles pass beside a
-/// long one, and do not end it.
+/// The first bytes of each transfer, which do not count, so that short bundles pass beside a long
+/// one and do not end it.
 const SHORT_BYTES: u64 = 1 << 20;
 
 /// The counts of all peers, by their node ids: there are as many as neighbours.
@@ -27,11 +27,11 @@ impl UnfinishedTransfers {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unfinished(Arc<AtomicU64>);
 
-/// What one transfer has of it; given back when this is dropped.
+/// The share of one transfer in the count; dropping this subtracts it.
 #[derive(Debug)]
 pub(super) struct Counted {
     of: Unfinished,
-    /// Of its first bytes, those that may still come.
+    /// Those of its first bytes that may still come.
     short_left: u64,
     bytes: u64,
 }
@@ -106,7 +106,7 @@ mod tests {
         let mut third = begin(peer);
         assert!(second.add(MOST_TOGETHER / 2) && third.add(MOST_TOGETHER / 2));
         assert!(!second.add(1));
-        // The other one goes to the disk.
+        // The other one is written to disk.
         third.clear();
         assert!(second.add(MOST_TOGETHER));
     }

@@ -27,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// Why the byte stream cannot be followed any further.
+/// Why the byte stream cannot be parsed any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// A message of unknown type has no known length.
@@ -80,8 +80,8 @@ pub enum Frame<'a> {
     },
 }
 
-/// Splits a byte stream into frames. It keeps no bytes: what is not taken
-/// must be given again, with more behind it.
+/// Splits a byte stream into frames. It keeps no bytes: bytes that were not taken must be given
+/// again, followed by more.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     limits: Limits,
@@ -97,7 +97,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes of the current segment's data that have not been given yet.
+    /// Bytes of the current segment's data that have not been returned yet.
     pub fn data_left(&self) -> u64 {
         self.data_left
     }

@@ -36,7 +36,7 @@ pub struct MalformedExtensions;
 pub struct ExtensionList(pub Vec<ExtensionItem>);
 
 impl ExtensionList {
-    /// Parses the items of a whole list, its length field left out.
+    /// Parses the items of a whole list, without its length field.
     pub fn parse(bytes: &[u8]) -> Result<Self, MalformedExtensions> {
         let mut cursor = Cursor::new(bytes);
         let mut items = Vec::new();
@@ -57,7 +57,7 @@ impl ExtensionList {
         }
     }
 
-    /// Bytes of all items, the length field left out.
+    /// Bytes of all items, without the length field.
     pub fn encoded_len(&self) -> usize {
         self.0.iter().map(|item| 5 + item.value.len()).sum()
     }

@@ -15,7 +15,7 @@ pub struct SessInit {
     pub transfer_mru_bytes: u64,
     /// The sender's node id.
     pub node_id: String,
-    /// Session extensions; malformed ones are for the session to answer.
+    /// Session extensions; the session answers malformed ones.
     pub extensions: Result<ExtensionList, MalformedExtensions>,
 }
 

@@ -1,6 +1,6 @@
-//! Messages of TCPCLv4 (RFC 9174, 4.2, 4.6 and 5) as bytes, one file for each
-//! kind. Parsing is incremental and takes no memory for what has merely been
-//! announced; a segment's data is handed on in whatever pieces arrive.
+//! Messages of TCPCLv4 (RFC 9174, 4.2, 4.6 and 5) as bytes, one file for each kind. Parsing is
+//! incremental and takes no memory for announced bytes that have not come; a segment's data is
+//! passed on in the pieces in which it arrives.
 
 mod contact;
 mod control;

@@ -1,4 +1,4 @@
-//! When a session asks the node for a bundle, and the kernel whether it takes more.
+//! When a session asks the node for a bundle, and asks the kernel whether it takes more.
 
 use std::task::{Context, Poll};
 
@@ -6,13 +6,12 @@ use super::super::now;
 use super::super::transport::Transport;
 use super::Driver;
 
-/// Small bundles are written together up to so many bytes where a rate is set: half of
-/// the least `TCP_NOTSENT_LOWAT`, so what lies in the kernel stays about one bundle long.
+/// With a rate, small bundles are written together up to this many bytes: half of the least
+/// `TCP_NOTSENT_LOWAT`, so that the kernel holds about one bundle.
 const GATHERED_BYTES: usize = 8 << 10;
 
 impl<T: Transport> Driver<T> {
-    /// Asks the node for more, as long as what it offers is little: small bundles
-    /// are written together.
+    /// Asks the node for more as long as its bundles are small: these are written together.
     pub(super) fn gather(&mut self, cx: &mut Context<'_>) {
         while self.drained
             && !self.told_ready
@@ -26,17 +25,16 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Up to how many bytes bundles are written together. Without a rate, as on a local
-    /// network, it is what the kernel may have unsent anyway: each write costs a segment
-    /// that is not full, beside the call.
+    /// Up to how many bytes bundles are written together. Without a rate, as on a local network, it
+    /// is what the kernel may hold unsent anyway: each write costs a system call and an incomplete
+    /// segment.
     fn gathered_bytes(&self) -> usize {
         let unlimited = self.handle.as_ref().filter(|handle| handle.is_unlimited());
         let bytes = unlimited.map_or(0, |_| self.around.unlimited_lowat_bytes as usize);
         bytes.max(GATHERED_BYTES)
     }
 
-    /// Whether the node would be told that a bundle is wanted, if the kernel
-    /// had little left to send.
+    /// Whether to ask the node for a bundle once the kernel has little left to send.
     fn wants_bundle(&self) -> bool {
         self.handle.is_some()
             && !self.waits
@@ -61,8 +59,8 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Nothing else can be done. If output waits for the kernel, that is asked
-    /// again from time to time.
+    /// Nothing else can be done. If output waits for the kernel, asks the kernel again from time to
+    /// time.
     pub(super) fn nudge(&mut self, cx: &mut Context<'_>) -> bool {
         let pending = self.wants_bundle() || !self.output.is_drained();
         let Some(handle) = self.handle.as_ref().filter(|_| pending) else {
