@@ -1,4 +1,4 @@
-//! How the contact with the control service is, for log, API and metrics.
+//! The state of the contact with the control service, for log, API and metrics.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ pub(crate) const BACKOFF: Backoff = Backoff {
     max: Duration::from_secs(10),
 };
 
-/// The pause when it lets nobody in: somebody has to change something first.
+/// The pause after it has denied access: an operator has to change something first.
 pub(crate) const DENIED_PAUSE: Duration = Duration::from_secs(15);
 
 /// Whether requests of one sort are answered.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// Reports in one post at most.
 pub const MAX_REPORTS: usize = 1000;
 
-/// Bytes of reports in one post at most: the service takes 4 MiB in all.
+/// Most bytes of reports in one post: the service takes 4 MiB in all.
 pub const MAX_BYTES: usize = 3 << 20;
 
 /// The largest answer, bytes: every report refused, with a reason.
@@ -52,7 +52,7 @@ pub struct Answer {
     pub accepted: usize,
     /// Those refused.
     pub refused: Vec<Refused>,
-    /// When the service had the post, ms since the Unix epoch.
+    /// When the service received the post, ms since the Unix epoch.
     pub received_ms: u64,
     /// When it answered.
     pub answered_ms: u64,

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use thiserror::Error;
 
-/// The largest event, bytes: a plan has at most 8 MiB. A larger one is passed
-/// over.
+/// The largest event, bytes: a plan has at most 8 MiB. A larger one is skipped.
 pub const MAX_EVENT_BYTES: usize = 9 << 20;
 
 /// The longest id, bytes.
@@ -18,10 +17,10 @@ pub struct Event {
     pub kind: String,
     /// Its data; lines are parted by LF.
     pub data: Vec<u8>,
-    /// The last id that the stream has named, this event's included.
+    /// The last id that the stream has given, including this event's.
     pub id: Option<String>,
-    /// About how many bytes it had, if it was too large; it has no data then,
-    /// and its type and id are those that came before it was.
+    /// Its approximate length in bytes, if it was too large. It then has no data, and its type and
+    /// id are those that came before the limit was reached.
     pub passed_over: Option<usize>,
 }
 
@@ -33,21 +32,21 @@ pub enum EventError {
     Text,
 }
 
-/// Takes the bytes of a stream as they come, and gives its events.
+/// Takes the bytes of a stream as they come, and returns its events.
 #[derive(Debug, Default)]
 pub struct EventParser {
     /// The line that is not over.
     line: Vec<u8>,
     /// The last byte was CR: an LF that follows belongs to it.
     after_cr: bool,
-    /// Anything has come: a byte order mark may only be first.
+    /// Whether anything has come: a byte order mark may only be first.
     begun: bool,
     kind: String,
     data: Vec<u8>,
     has_data: bool,
     id: Option<String>,
-    /// Bytes of an event that has turned out to be too large. Nothing of it is
-    /// kept but the first byte of a line: what ends it is a line without one.
+    /// Bytes so far of an event that is too large. Only the first byte of its present line is kept,
+    /// since an empty line ends it.
     too_large: Option<usize>,
     ready: VecDeque<Event>,
 }
@@ -56,10 +55,9 @@ impl EventParser {
     /// Takes the next bytes.
     ///
     /// # Errors
-    /// When they make an event that is none of ours; nothing more can be
-    /// taken then.
+    /// When they make an event that this client does not accept; nothing more can be taken then.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), EventError> {
-        // A piece without bytes leaves open whether a line feed comes.
+        // After an empty piece a line feed may still follow.
         if let Some((first, rest)) = bytes.split_first()
             && std::mem::take(&mut self.after_cr)
             && *first == b'\n'
@@ -135,7 +133,7 @@ impl EventParser {
             }
             b"event" => self.kind = text(value)?,
             b"id" if !value.contains(&0) => self.id = Some(text(value)?),
-            // Comments, and what this client has no use for.
+            // Comments, and fields that this client does not use.
             _ => {}
         }
         Ok(())
@@ -244,7 +242,7 @@ mod tests {
             assert!(passed.passed_over.unwrap() >= 20 << 20);
             assert_eq!((passed.kind.as_str(), passed.data.len()), ("plan", 0));
             assert_eq!(passed.id.as_deref(), Some("1"));
-            // What follows is taken.
+            // The following events are taken.
             parser.feed(b"id: 3\ndata: a\n\n").unwrap();
             assert_eq!(events(&mut parser), [event("message", "a", Some("3"))]);
         }

@@ -1,4 +1,4 @@
-//! Follows the stream of plans, and of what the provider sets.
+//! Follows the stream of plans and of the provider's settings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,7 @@ use crate::contact::{BACKOFF, Contact, DENIED_PAUSE, Watched, is_denial};
 use crate::events::{EventParser, MAX_EVENT_BYTES};
 use crate::service::{Service, ServiceError, told};
 
-/// A stream that has been silent for so long is gone: a comment comes each
-/// 15 s.
+/// A stream that has been silent for this long is gone: a comment comes each 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
 
 /// A stream that lasted so long was no failure.
@@ -77,7 +76,7 @@ impl Following {
         self.contact.contact()
     }
 
-    /// How many events were passed over, since they were too large.
+    /// How many events were skipped because they were too large.
     pub fn passed_over(&self) -> u64 {
         self.passed_over.load(Ordering::Relaxed)
     }
@@ -88,7 +87,7 @@ struct Run {
     service: Arc<Service>,
     planned: Arc<dyn Planned>,
     following: Following,
-    /// The id of the last event: what came before need not come again.
+    /// The id of the last event: earlier ones need not come again.
     last: Option<String>,
 }
 
@@ -136,7 +135,7 @@ impl Run {
             }
             while let Some(event) = parser.next() {
                 match (event.passed_over, event.kind.as_str()) {
-                    // To end the stream would only have it sent again.
+                    // If the stream were ended, the event would only be sent again.
                     (Some(bytes), kind) => self.pass_over(bytes, kind, event.id.as_deref()),
                     (None, "plan") => self.planned.plan(&event.data),
                     (None, "settings") => self.planned.settings(&event.data),

@@ -1,9 +1,9 @@
 //! A hub's client of the control service: [`Poster`] posts reports there and
 //! keeps them while it is away, [`Follower`] takes plans from its stream.
 //!
-//! What is posted when and kept where is decided by a queue without I/O and
-//! clocks; so are the parser of events, the clock's filter and the pauses.
-//! `docs/control-protocol.md` specifies what goes over the wire.
+//! A queue without I/O and clock decides what is posted when and kept where. The parser of events,
+//! the clock's filter and the pauses have no I/O and clock either. `docs/control-protocol.md`
+//! specifies what goes over the wire.
 
 mod contact;
 mod document;

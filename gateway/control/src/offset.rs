@@ -1,16 +1,15 @@
 //! The control service's clock, from the times in its answers.
 //!
-//! Of each exchange four times are known: when the post was sent and the
-//! answer here (by this node's steady clock), and when the service had the
-//! post and answered (by its own). What the network took is halved between
-//! both ways (RFC 5905 § 8); the exchange with the least of it errs least, so
-//! the best of the last few counts.
+//! Four times of each exchange are known: when the post was sent and when the answer came (by this
+//! node's steady clock), and when the service received the post and answered (by its own). The
+//! network's delay is split equally between both directions (RFC 5905 § 8). The exchange with the
+//! least delay has the least error, so the best of the last few counts.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Exchanges that are compared: at one each second, a clock that drifts by
-/// 50 ppm moves by less than half a millisecond over these.
+/// Exchanges that are compared: with one each second, a clock that drifts by 50 ppm moves by less
+/// than half a millisecond over these.
 const KEPT: usize = 8;
 
 /// One exchange.
@@ -18,7 +17,7 @@ const KEPT: usize = 8;
 pub struct Exchange {
     /// The post was sent.
     pub sent: Instant,
-    /// The service had it, ms since the Unix epoch by its clock.
+    /// When the service received it, ms since the Unix epoch by its clock.
     pub received_ms: u64,
     /// The service answered, by its clock.
     pub answered_ms: u64,
@@ -41,8 +40,8 @@ pub struct ClockFilter {
 }
 
 impl ClockFilter {
-    /// Notes an exchange; the service's time, ms since the Unix epoch, at an
-    /// instant, by the best of the last.
+    /// Adds an exchange. Returns an instant and the service's time then, ms since the Unix epoch,
+    /// by the best of the last exchanges.
     pub fn note(&mut self, exchange: Exchange) -> (Instant, u64) {
         self.last.truncate(KEPT - 1);
         self.last.push_front(exchange);

@@ -18,10 +18,9 @@ use crate::spool::{Done, Spool, SpoolError};
 /// How long the end of the node waits for the disk.
 const FLUSH_TIME: Duration = Duration::from_secs(5);
 
-/// What the poster tells the rest of the node, from its own task; the calls
-/// must not wait.
+/// The poster's calls to the rest of the node, from its own task; they must not wait.
 pub trait Teller: Send + Sync + 'static {
-    /// What came with this ticket needs no custody elsewhere.
+    /// Reports that came with this ticket need no custody elsewhere any more.
     fn release(&self, ticket: u64);
 
     /// The service's clock showed `control_ms`, ms since the Unix epoch, at an
@@ -36,7 +35,7 @@ pub trait Teller: Send + Sync + 'static {
 
 /// The trace of one post.
 pub trait PostTrace: Send {
-    /// What tells the service of it (W3C Trace Context).
+    /// The header that names the trace for the service (W3C Trace Context).
     fn traceparent(&self) -> String;
 
     /// The post is over.
@@ -87,7 +86,7 @@ impl Posting {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Whatever panicked, the reports that it has are as good as before.
+        // Even after a panic, the queue's reports are still valid.
         self.0.queue.lock().unwrap()
     }
 }
@@ -101,7 +100,7 @@ pub struct Poster {
 }
 
 impl Poster {
-    /// Begins to post; what an earlier run has left on the disk too.
+    /// Begins to post, including what an earlier run has left on disk.
     ///
     /// # Errors
     /// When the spool cannot be used.
@@ -156,7 +155,7 @@ impl Poster {
         self.posting.clone()
     }
 
-    /// Ends; where there is a disk, what has not been posted is on it then.
+    /// Ends. If there is a disk, unposted reports are then on it.
     pub async fn close(self) {
         let _ = self.stop.send(());
         let _ = self.task.await;
@@ -219,7 +218,7 @@ impl Run {
         }
     }
 
-    /// Does what the queue wants done; says when it will want something.
+    /// Carries out the queue's actions. Returns when the next one is due.
     fn act(&mut self) -> Option<Instant> {
         let posting = self.posting.clone();
         let mut queue = posting.queue();
@@ -237,7 +236,7 @@ impl Run {
         }
         let next = queue.next_timeout();
         drop(queue);
-        // Not under the lock: it leads to the engine, which leads here.
+        // Not under the lock: the call reaches the engine, which calls this in turn.
         for ticket in released {
             self.teller.release(ticket);
         }

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::trust::Trust;
 
-/// Where the service is, and how it lets this node in.
+/// The service's address, and this node's credentials for it.
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
     /// Its address: `https://HOST[:PORT][/PREFIX]` or `http://…`.
@@ -169,8 +169,8 @@ impl Service {
         answer.map_err(|_| ServiceError::Late(timeout))?
     }
 
-    /// Gets what is at a path, at most `most` bytes; none if it still has `tag`.
-    /// Returns the tag that it has now, too.
+    /// Gets the content of a path, at most `most` bytes; none if it still has `tag`. Also returns
+    /// its present tag.
     ///
     /// # Errors
     /// When there is no answer, or another one than 200 and 304.
@@ -201,7 +201,7 @@ impl Service {
         answer.map_err(|_| ServiceError::Late(timeout))?
     }
 
-    /// Opens a stream of events, from behind the one with this id.
+    /// Opens a stream of events, after the one with this id.
     ///
     /// # Errors
     /// When there is no answer, or it is no such stream.
@@ -234,7 +234,7 @@ impl Service {
         let Some(file) = &self.config.token_file else {
             return Ok(request);
         };
-        // Read anew each time: a token is replaced while the node runs.
+        // Read again each time: a token may be replaced while the node runs.
         let token = token(file).map_err(ServiceError::Token)?;
         Ok(request.header(AUTHORIZATION, token))
     }
@@ -293,7 +293,7 @@ async fn whole(body: Incoming, most: usize) -> Result<Bytes, ServiceError> {
     }
 }
 
-/// The detail of a problem document (RFC 9457), or what there is instead.
+/// The detail of a problem document (RFC 9457), or the text that there is instead.
 fn detail(body: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     struct Document {

@@ -43,7 +43,7 @@ pub enum SpoolError {
 /// What the spool has done.
 #[derive(Debug)]
 pub enum Done {
-    /// What was to be saved is durable, or is not for this reason.
+    /// The entries to save are durable, or the reason why not.
     Saved(Result<(), SpoolError>),
     /// What was asked for, as far as it is there.
     Loaded(Result<Vec<Entry>, SpoolError>),
@@ -145,7 +145,7 @@ struct Database {
 }
 
 impl Database {
-    /// Does what is ordered until nobody can order anything.
+    /// Carries out orders until no more can come.
     fn serve(&mut self, orders: &mpsc::Receiver<Order>, done: impl Fn(Done)) {
         while let Ok(first) = orders.recv() {
             let mut answers = Vec::new();
@@ -217,8 +217,8 @@ impl Database {
         Ok(entries)
     }
 
-    /// The origin by this machine's clock, ms since the Unix epoch: the only
-    /// clock that an earlier run has had too.
+    /// The origin by this machine's clock, ms since the Unix epoch: the only clock that an earlier
+    /// run shares.
     fn utc_origin_ms(&self) -> i64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_millis());

@@ -1,10 +1,10 @@
-//! Whose an address is: what limits of clients count by.
+//! Identifies the customer behind an address, by which limits for clients count.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What stands for the customer at an address: an IPv4 address, or the /64 of
-/// an IPv6 address. That network is one customer's (RFC 6177), and a host in it
-/// can use all of its addresses.
+/// The identity of the customer at an address: an IPv4 address itself, or the /64 of an IPv6
+/// address. Such a network belongs to one customer (RFC 6177), and a host in it can use all of its
+/// addresses.
 pub fn customer(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

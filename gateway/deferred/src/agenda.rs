@@ -1,5 +1,5 @@
-//! Many items, and which of them there is something to do for: a message about
-//! one of them, or the time that one of them waits for, has no other looked at.
+//! Finds, among many items, those with something to do. A message about one item, or its timer,
+//! does not cause a visit of others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -26,7 +26,7 @@ impl Party {
     }
 }
 
-/// What a party has here; bytes that are yet to come count as well.
+/// What a party has here, including bytes that are still to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub items: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Held {
     pub response_bytes: u64,
 }
 
-/// What an item wants, as far as others have to know.
+/// What an item needs, as far as others have to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wants {
     /// Whose it is.
@@ -47,9 +47,9 @@ pub(crate) struct Wants {
     pub peer: u64,
     /// Its place in the order in which items came.
     pub number: u64,
-    /// It has an object that the peer does not have yet.
+    /// Whether it has an object that the peer does not have yet.
     pub sends: bool,
-    /// It has a word that the peer does not have yet.
+    /// Whether it has a notice that the peer does not have yet.
     pub has_word: bool,
     /// That word is to be said now.
     pub says: bool,
@@ -115,7 +115,7 @@ impl<K: Copy> ByPeer<K> {
 #[derive(Debug)]
 pub(crate) struct Agenda<K, T> {
     items: HashMap<K, T>,
-    /// What the items wanted when they were last looked at.
+    /// What the items needed at the last check.
     known: HashMap<K, Wants>,
     /// Those that may want something else by now.
     changed: BTreeSet<K>,
@@ -188,7 +188,7 @@ impl<K: Copy + Ord + Hash, T: Item> Agenda<K, T> {
         Some(item)
     }
 
-    /// Looks at what has changed. What follows is up to date until then.
+    /// Visits the items that have changed. The other methods reflect the last refresh.
     pub fn refresh(&mut self, limits: &Limits) {
         for key in each(std::mem::take(&mut self.changed)) {
             let wants = self.items.get(&key).map(|item| item.wants(limits));
@@ -276,15 +276,15 @@ impl<K: Copy + Ord + Hash, T: Item> Agenda<K, T> {
             .collect()
     }
 
-    /// The first of the peer's items that wait for an exchange; so many that
-    /// no more than `most` are running.
+    /// The first of the peer's items that wait for an exchange: as many as may start so that at
+    /// most `most` run.
     pub fn startable(&self, peer: u64, most: usize) -> Vec<K> {
         let running = self.running.get(&peer).copied().unwrap_or(0);
         let free = most.saturating_sub(running);
         self.waiting.of(peer).take(free).collect()
     }
 
-    /// Bytes of objects that have begun to come and are not here.
+    /// Bytes still missing of objects that have begun to come.
     pub fn awaited_bytes(&self) -> u64 {
         self.awaited_bytes
     }

@@ -1,13 +1,11 @@
 //! HTTP store-and-forward: requests that outlive their connection, the link
 //! and the nodes.
 //!
-//! A client's node keeps a request in its [`store`] until the node that
-//! dispatches it to the origin has it ([`Node`]'s *queue* side); that one keeps
-//! it until it is answered and the response until the client's node has it
-//! (the *dispatch* side). What they say to each other is in [`wire`]. The
-//! state machine is without I/O and clock: time is milliseconds since 1970,
-//! and what it has decided leaves only after [`Node::commit`]. [`start`] runs it on a thread
-//! of its own.
+//! A client's node keeps a request in its [`store`] until the node that dispatches it to the origin
+//! has it ([`Node`]'s *queue* side); that node keeps it until it is answered, and the response
+//! until the client's node has it (the *dispatch* side). Their messages are in [`wire`]. The state
+//! machine has no I/O and no clock: time is milliseconds since 1970, and its outputs leave only
+//! after [`Node::commit`]. [`start`] runs it on a thread of its own.
 
 mod agenda;
 mod dispatch;

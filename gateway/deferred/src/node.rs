@@ -17,7 +17,7 @@ use crate::wire::{Body, Key, Message, Of};
 
 /// Transfers to one peer at once, per side.
 pub(crate) const ACTIVE: usize = 4;
-/// A peer's messages wait so long after the bundle node had no room, ms.
+/// How long a peer's messages wait after the bundle node had no room, ms.
 const ROOM_PAUSE_MS: u64 = 200;
 /// Acknowledgements are of use for so long, ms.
 const ACK_LIFETIME_MS: u64 = 3_600_000;
@@ -29,8 +29,8 @@ pub struct Limits {
     pub request_bytes: u64,
     /// Largest response, head included, bytes.
     pub response_bytes: u64,
-    /// Bytes kept in all; requests are taken up to half of it. Of either each
-    /// peer, and each client, has no more than it leaves to others.
+    /// Bytes stored in all; requests may use half of it. Each peer, and each client, has no more of
+    /// either than it leaves to others.
     pub quota_bytes: u64,
     /// Requests known at once, on each side. For the dispatching side it is a
     /// pool beyond what each peer is guaranteed.
@@ -56,7 +56,7 @@ pub enum Refusal {
     /// The node keeps as much as it may.
     #[error("this node keeps as many requests as it may; fetch or delete some")]
     Full,
-    /// There is no such request, or it is another's.
+    /// There is no such request, or it belongs to another client.
     #[error("there is no such request, or it has been deleted")]
     Unknown,
     /// It is in a state in which this is not possible.
@@ -75,8 +75,8 @@ pub enum Output {
         class: u8,
         /// It is of use for so long, ms.
         lifetime_ms: u64,
-        /// Tells what it replaces: an earlier one of this name that has not
-        /// left need not leave twice.
+        /// Identifies what it replaces: an earlier message of this name that has not left need not
+        /// be sent.
         name: Name,
         /// The message.
         message: Message,
@@ -97,7 +97,7 @@ pub enum Order {
         /// Its body's bytes.
         body_bytes: u64,
     },
-    /// The request may be sent: that it is, is stored.
+    /// The request may be sent: this is recorded in the store.
     Transmit(JobKey),
     /// Give the exchange up.
     Abort(JobKey),
@@ -148,7 +148,7 @@ fn has_share(own: u64, all: u64, bytes: u64, guaranteed: u64, quota: u64) -> boo
     all.saturating_add(bytes).saturating_add(beyond) <= quota
 }
 
-/// Acknowledgements that are due, by peer, request and kind.
+/// Due acknowledgements, by peer, request and kind.
 type Acks = BTreeMap<(u64, Key, Of), (Side, u8, u32)>;
 
 /// Store-and-forward of one node, without I/O and clock.
@@ -157,7 +157,7 @@ pub struct Node<S> {
     pub(crate) store: S,
     /// This node's clients' requests.
     pub(crate) entries: Agenda<Id, Entry>,
-    /// Their order: the oldest goes first, and lists begin with it.
+    /// Their order: the oldest is sent first, and lists begin with it.
     pub(crate) order: BTreeMap<u64, Id>,
     pub(crate) next_number: u64,
     /// Requests that are just coming in.
@@ -167,7 +167,7 @@ pub struct Node<S> {
     pub(crate) shares: Shares,
     pub(crate) acks: Acks,
     pub(crate) outputs: Vec<Output>,
-    /// Until when peers without room are left alone, ms.
+    /// Until when nothing is sent to peers without room, ms.
     pauses: HashMap<u64, u64>,
 }
 
@@ -207,8 +207,7 @@ impl<S: Store> Node<S> {
         Node::open(now_ms, self.limits, store)
     }
 
-    /// What a client that died in mid-request, or an exchange that broke off,
-    /// has left.
+    /// Deletes what a client that died during its request, or a broken exchange, has left.
     fn delete_orphans(&mut self) -> Result<(), StoreError> {
         for object in self.store.objects()? {
             let wanted = match object.record.side {
@@ -258,7 +257,7 @@ impl<S: Store> Node<S> {
         }
     }
 
-    /// What an exchange with an origin has come to.
+    /// Takes the outcome of an exchange with an origin.
     ///
     /// # Errors
     /// When the store fails.
@@ -271,7 +270,7 @@ impl<S: Store> Node<S> {
         self.take_dispatched(now_ms, job, what)
     }
 
-    /// A peer has restarted: what it had not stored is told to it again.
+    /// A peer has restarted: messages that it had not stored are sent again.
     pub fn peer_restarted(&mut self, peer: u64) {
         self.entries.refresh(&self.limits);
         self.jobs.refresh(&self.limits);
@@ -312,8 +311,8 @@ impl<S: Store> Node<S> {
         [pauses, entries, jobs].into_iter().flatten().min()
     }
 
-    /// Decides what leaves, and makes all that has been decided last. What
-    /// comes out may be done now.
+    /// Decides what leaves, and makes all decisions durable. The returned outputs may be carried
+    /// out now.
     ///
     /// # Errors
     /// When the store fails; [`Node::reopen`] then.
@@ -360,8 +359,7 @@ impl<S: Store> Node<S> {
         let (transfer, index) = match (transfers, name.kind) {
             (Some((true, parts, _)), NameKind::Part(index)) => (parts, index),
             (Some((true, _, word)), NameKind::Word) => (word, 0),
-            // What is not acknowledged itself is said again when the other
-            // side repeats itself.
+            // Messages without acknowledgements are sent again when the other side repeats its own.
             _ => return,
         };
         if let Some(transfer) = transfer {
@@ -382,7 +380,7 @@ impl<S: Store> Node<S> {
         self.pauses.contains_key(&peer)
     }
 
-    /// Has the figures of all items follow what has changed.
+    /// Updates the figures of all items that have changed.
     pub(crate) fn refresh(&mut self) {
         self.entries.refresh(&self.limits);
         self.uploads.refresh(&self.limits);
@@ -417,8 +415,7 @@ impl<S: Store> Node<S> {
         has_share(requests + responses, all, bytes, guaranteed, quota_bytes)
     }
 
-    /// Bytes of a party's requests and responses, those that are yet to come
-    /// included.
+    /// Bytes of a party's requests and responses, including those still to come.
     fn held_bytes(&self, party: Party) -> (u64, u64) {
         let held = [
             self.entries.held(party),

@@ -22,7 +22,7 @@ pub enum State {
     /// The dispatching node has answered in the origin's stead: its response
     /// says why.
     Failed,
-    /// It may have been sent, and nobody knows what the origin made of it.
+    /// It may have been sent, and the origin's reaction is unknown.
     Unknown,
     /// Its lifetime ended before it was sent.
     Expired,
@@ -62,7 +62,7 @@ impl State {
         !matches!(self, State::Stored | State::Forwarded | State::Sent)
     }
 
-    /// Whether the client may have it done anew; its parts are kept for that.
+    /// Whether the client may repeat it; its parts are kept for that.
     pub fn may_repeat(self) -> bool {
         matches!(self, State::Failed | State::Unknown | State::Expired)
     }
@@ -78,8 +78,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether `asking` may see and change what this one owns: the same user,
-    /// or where nobody logs in, the same address.
+    /// Whether `asking` may see and change requests of this owner: it is the same user or, without
+    /// logins, the same address.
     pub fn admits(&self, asking: &Owner) -> bool {
         match (&self.user, &asking.user) {
             (None, None) => self.client == asking.client,
@@ -93,7 +93,7 @@ impl Owner {
 pub struct Request {
     /// Its name.
     pub id: Id,
-    /// How often the client has had it begun; counts from 1.
+    /// The number of the client's attempt, from 1.
     pub attempt: u32,
     /// The dispatching node.
     pub peer: u64,
@@ -113,8 +113,8 @@ pub struct Request {
     pub reason: String,
     /// It is to be cancelled; the dispatching node has not said yes.
     pub cancelling: bool,
-    /// All of it has left this node in this attempt, at least once: from then
-    /// on it may have been sent.
+    /// Whether all of it has left this node in this attempt at least once: from then on it may have
+    /// been sent.
     pub offered: bool,
     /// When it was stored.
     pub created_ms: u64,

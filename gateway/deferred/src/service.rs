@@ -1,7 +1,6 @@
 //! The machine on a thread of its own, where its store may wait for the disk.
 //!
-//! What comes in while a commit is under way is done together and committed
-//! once.
+//! Calls that come during a commit are carried out together and committed once.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +16,8 @@ use crate::node::{Figures, Limits, Name, Node, Order, Output};
 use crate::store::{SqliteStore, StoreError};
 use crate::wire::Message;
 
-/// Calls that wait at most; more callers wait for these, and more messages of
-/// peers are dropped, to be repeated.
+/// Most calls that wait. Further callers wait for these; further messages of peers are dropped, and
+/// the peers repeat them.
 const WAITING: usize = 1024;
 /// Calls that are committed together at most.
 const TOGETHER: usize = 64;
@@ -27,14 +26,13 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 type Machine = Node<SqliteStore>;
 type Call = Box<dyn FnOnce(&mut Machine, u64) -> Result<Answer, StoreError> + Send>;
-/// Tells the caller what came of it, once it is committed.
+/// Returns the result to the caller, once it is committed.
 type Answer = Box<dyn FnOnce() + Send>;
 
 /// Takes messages to peers. It must not wait.
 pub trait Carrier: Send + Sync {
-    /// Sends a message in a class, of use for `lifetime`. One of the same name
-    /// that has not left may take its place. False for want of room, to be
-    /// tried again.
+    /// Sends a message in a class, with this lifetime. It may replace one of the same name that has
+    /// not left. False if there is no room; it is then tried again.
     fn send(&self, peer: u64, class: u8, lifetime: Duration, name: Name, message: Bytes) -> bool;
 }
 
@@ -100,8 +98,7 @@ impl Handle {
         receiver.await.map_err(|_| ServiceError::Store)
     }
 
-    /// A message of a peer that is `age` old. Where too many wait it is
-    /// dropped: the peer repeats it.
+    /// A message of a peer that is `age` old. If too many wait it is dropped; the peer repeats it.
     pub fn message(&self, peer: u64, class: u8, age: Duration, message: Message) {
         let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
         self.tell(move |machine, now_ms| {
@@ -131,11 +128,11 @@ impl Handle {
         }
     }
 
-    /// Ends the thread and closes the store, once what it is at is done: another
-    /// process may open it. Calls fail from then on. Blocks.
+    /// Ends the thread after its present work, and closes the store, so that another process may
+    /// open it. Calls fail from then on. Blocks.
     pub fn close(&self) {
         self.worker.is_closed.store(true, Ordering::Release);
-        // It looks whenever it has worked.
+        // The thread checks for its end after each call.
         self.tell(|_, _| Ok(()));
         let thread = self.worker.thread.lock().unwrap().take();
         if let Some(thread) = thread {
@@ -158,8 +155,7 @@ impl Handle {
     }
 }
 
-/// Opens the store and starts the thread. What is to be done with origins
-/// comes out of the receiver.
+/// Opens the store and starts the thread. Orders for origins come out of the receiver.
 ///
 /// # Errors
 /// When the store cannot be opened.
@@ -197,8 +193,8 @@ pub fn start(
     Ok((handle, ordered))
 }
 
-/// Time that only runs on: the wall clock's at the start, or, where that has
-/// been set back or was never set, the last time that is on record.
+/// Time that only moves forward: it starts with the wall clock's time or, if that was set back or
+/// never set, with the last recorded time.
 struct Clock {
     base_ms: u64,
     since: Instant,
@@ -249,7 +245,7 @@ impl Worker {
             Err(error) => return tracing::error!(%error, "deferred requests rest"),
         };
         let mut batch = Vec::with_capacity(TOGETHER);
-        // What was under way when the node stopped goes on first.
+        // Work in progress when the node stopped continues first.
         self.work(&mut batch);
         loop {
             let pause = self.pause();
@@ -329,8 +325,8 @@ impl Worker {
         }
     }
 
-    /// Goes back to the last commit. Callers hear of the failure by their
-    /// answers' absence; peers repeat what they have said.
+    /// Returns to the last commit. Callers notice the failure since no answer comes; peers repeat
+    /// their messages.
     fn recover(&mut self, machine: Machine, error: StoreError) {
         tracing::error!(%error, "nothing is deferred until the store works again");
         std::thread::sleep(FAILURE_PAUSE);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 /// Parts on their way at once, per object.
 const WINDOW: u32 = 128;
-/// Without a word from the other side, something is said again after this,
-/// ms, doubled each time up to the second.
+/// Without an answer from the other side, a message is repeated after this, ms, doubled each time
+/// up to the second value.
 const FIRST_PAUSE_MS: u64 = 10_000;
 const LAST_PAUSE_MS: u64 = 300_000;
 
@@ -170,7 +170,7 @@ mod tests {
         outgoing.sent(FIRST_PAUSE_MS);
         assert_eq!(outgoing.next(), None);
         assert_eq!(outgoing.due_ms(), Some(3 * FIRST_PAUSE_MS));
-        // The other side had more than it could say.
+        // The other side had more than it could acknowledge.
         outgoing.acknowledge(20_000, 9);
         assert_eq!(outgoing.next(), Some(9));
     }

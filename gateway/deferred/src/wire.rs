@@ -1,4 +1,4 @@
-//! What the two nodes say to each other: one message per bundle payload.
+//! The messages between the two nodes: one per bundle payload.
 //!
 //! `docs/store-and-forward.md` specifies it. All numbers are big-endian.
 
@@ -43,9 +43,9 @@ pub enum Of {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fate {
-    /// It is being sent to the origin; no end, and not acknowledged.
+    /// It is being sent to the origin; this is no end, and is not acknowledged.
     Sent = 1,
-    /// It was sent, and nobody knows what the origin made of it.
+    /// It was sent, and the origin's reaction is unknown.
     Unknown = 2,
     /// Its lifetime ended.
     Expired = 3,
@@ -88,7 +88,7 @@ pub enum Body {
         /// The lowest part that is missing.
         next: u32,
     },
-    /// What became of the request, where there is no response.
+    /// The outcome of the request, if there is no response.
     Notice {
         /// What.
         fate: Fate,

@@ -1,15 +1,13 @@
 //! The form in which one process gives its state to the next one of the same
 //! node: `docs/upgrade.md` is the specification.
 //!
-//! A head with the form's version, then one CBOR item (RFC 8949) whose maps
-//! have the fields' names as keys. A reader leaves out fields that it does not
-//! know and takes the default for those that a later version has added; a
-//! change that this does not cover gets another [`VERSION`].
+//! A head with the version, then one CBOR item (RFC 8949) whose maps have the fields' names as
+//! keys. A reader ignores fields that it does not know, and uses defaults for fields that are
+//! missing because a later version has added them; any other change needs another [`VERSION`].
 //!
-//! Each crate describes its own state in types of its own, apart from those it
-//! works with. Whoever reads them checks that they agree with themselves
-//! ([`HandoverError::Inconsistent`]): the other process may be of another
-//! version, and a mistake there must not become one here.
+//! Each crate describes its state in separate types, not in those it works with. The reader checks
+//! that they are consistent ([`HandoverError::Inconsistent`]): the other process may be of another
+//! version, and a mistake there must not cause one here.
 
 mod moment;
 
@@ -26,7 +24,7 @@ pub const VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"UPHANDOV";
 
-/// Values within values at most: far more than any state here has.
+/// The deepest nesting of values: far more than any state here has.
 const MOST_NESTED: usize = 32;
 
 /// Why a state was not handed over or taken over.
@@ -66,13 +64,13 @@ pub fn write(state: &impl Serialize, mut out: impl Write) -> Result<(), Handover
     Ok(out.flush()?)
 }
 
-/// Reads a state of at most `most_bytes`, which takes memory in proportion to
-/// its bytes. Nothing may follow it.
+/// Reads a state of at most `most_bytes`, using memory in proportion to its bytes. Nothing may
+/// follow it.
 ///
 /// # Errors
 /// When it is not one, or of another version.
 pub fn read<T: DeserializeOwned>(input: impl Read, most_bytes: u64) -> Result<T, HandoverError> {
-    // One byte more tells whether it is too long.
+    // One more byte shows whether it is too long.
     let mut input = input.take(most_bytes.saturating_add(1));
     let state = read_state(&mut input);
     if input.limit() == 0 {
@@ -117,7 +115,7 @@ fn ended(error: io::Error) -> HandoverError {
     }
 }
 
-/// Tells whether a state agrees with itself.
+/// Checks that a state is consistent.
 ///
 /// # Errors
 /// [`HandoverError::Inconsistent`] with `what` unless `holds`.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// A moment, by its distance from one that both processes know: that at which
-/// the state was handed over. Nanoseconds; those of the past are negative.
+/// A moment, as its distance from one that both processes know: the time at which the state was
+/// handed over. Nanoseconds; those of the past are negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Moment(i64);
@@ -20,8 +20,8 @@ impl Moment {
         })
     }
 
-    /// The moment, where the state was handed over at `now`. One that this
-    /// machine's clock cannot express is `now` itself.
+    /// The instant, if the state was handed over at `now`. If this machine's clock cannot express
+    /// it, `now` itself.
     pub fn instant(self, now: Instant) -> Instant {
         let distance = Duration::from_nanos(self.0.unsigned_abs());
         let at = match self.0 {

@@ -78,7 +78,7 @@ impl Authority {
             RevocationList::default().sign(&Issuer::new(params, key), now.into(), not_after)?;
         files::write(dir, REVOCATION_LIST, &list, Readers::Everybody)?;
         files::write(dir, CA_CERTIFICATE, &certificate.pem(), Readers::Everybody)?;
-        // Last: with its key the authority is complete.
+        // The key is written last: with it the authority is complete.
         files::write(dir, CA_KEY, &key_pem, Readers::Owner)?;
         Self::open_locked(dir, _lock)
     }
@@ -122,8 +122,8 @@ impl Authority {
         Self::open_locked(dir, files::lock(dir)?)
     }
 
-    /// Refuses the number of a node whose key was made in `dir`: a node may be
-    /// running by that folder.
+    /// Refuses the number of a node whose key was made in `dir`: a node may be running from that
+    /// folder.
     pub fn check_enrollable(dir: &Path, node: u64) -> Result<(), PkiError> {
         let key = dir.join(NODES).join(node.to_string()).join(NODE_KEY);
         if key.exists() {
@@ -205,7 +205,7 @@ impl Authority {
             files::write(&self.dir, REVOCATION_LIST, &list, Readers::Everybody)?;
             self.revocations = revocations;
         }
-        // Without anything new as well: an earlier run may have been cut short.
+        // Also if nothing is new: an earlier run may have been interrupted.
         for folder in files::folders(&self.dir.join(NODES))? {
             self.copy(REVOCATION_LIST, &folder)?;
         }

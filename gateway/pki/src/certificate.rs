@@ -1,4 +1,4 @@
-//! What the certificates of authority and nodes say.
+//! The contents of the certificates of authority and nodes.
 
 use std::time::{Duration, SystemTime};
 

@@ -17,7 +17,7 @@ use crate::fingerprint::Fingerprint;
 use crate::revocation::RevocationList;
 use crate::serial::Serial;
 
-/// A node's certificate and key, whom it trusts, and who is revoked.
+/// A node's certificate and key, its trusted authorities, and the revoked certificates.
 #[derive(Debug)]
 pub struct Credentials {
     /// The node's chain, its own certificate first.
@@ -32,14 +32,14 @@ pub struct Credentials {
     pub not_before: SystemTime,
     /// The end of the node's own certificate.
     pub not_after: SystemTime,
-    /// The folder as it was read; outdated means to load again.
+    /// The state of the folder when it was read; if that has changed, load it again.
     pub fingerprint: Fingerprint,
 }
 
 impl Credentials {
-    /// Loads a node's folder: `node.crt`, `node.key`, `ca.crt`, `ca.crl`, all
-    /// PEM. Certificate and key are checked to belong together: in the middle
-    /// of a renewal they may not, and the next attempt succeeds.
+    /// Loads a node's folder: `node.crt`, `node.key`, `ca.crt`, `ca.crl`, all PEM. Checks that
+    /// certificate and key belong together: during a renewal they may not, and the next attempt
+    /// succeeds.
     pub fn load(dir: &Path) -> Result<Self, PkiError> {
         // Taken first: a change in the meantime leads to one load too many,
         // not to one too few.

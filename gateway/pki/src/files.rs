@@ -1,4 +1,4 @@
-//! Files that are there as a whole or not at all.
+//! Files that exist as a whole or not at all.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read, Write};
@@ -16,8 +16,8 @@ pub(crate) const REVOCATION_LIST: &str = "ca.crl";
 pub(crate) const NODE_CERTIFICATE: &str = "node.crt";
 pub(crate) const NODE_KEY: &str = "node.key";
 
-/// Certificates and lists are some kilobytes; a list with 10,000 entries has
-/// half a megabyte. More is a mistake, and not read into memory.
+/// Certificates and lists are some kilobytes; a list with 10,000 entries has half a megabyte. A
+/// larger file is a mistake, and is not read into memory.
 const LARGEST_BYTES: u64 = 16 << 20;
 
 /// Who may read a file.

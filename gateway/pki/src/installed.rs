@@ -26,11 +26,10 @@ pub struct Delivered {
     pub revocations: String,
 }
 
-/// Puts a node's key and what was delivered for it into the folder `dir`, once
-/// all of it is known to fit together; else nothing is written. What was cut
-/// short is completed by the same call. A folder with another key, or that trusts
-/// another authority, is left alone unless `replace` is set. A revocation list
-/// that is newer than the delivered one stays.
+/// Writes a node's key and what was delivered for it to the folder `dir`, after checking that all
+/// of it fits together; otherwise writes nothing. The same call completes an interrupted one. A
+/// folder with another key, or that trusts another authority, is not changed unless `replace` is
+/// set. A revocation list that is newer than the delivered one stays.
 ///
 /// # Errors
 /// When the delivered is not for the node or the key, or cannot be written.
@@ -55,9 +54,9 @@ pub fn install(
     Credentials::load(dir)
 }
 
-/// Puts a certificate that continues the present one into a node's folder, as
-/// [`install`] does. One that comes late or again changes nothing: the one that
-/// ends later stays. Returns whether it was taken.
+/// Puts a certificate that continues the present one into a node's folder, as [`install`] does. A
+/// late or repeated one changes nothing: the one that ends later stays. Returns whether it was
+/// taken.
 ///
 /// # Errors
 /// When the delivered is not for the node or the key of the folder, or cannot
@@ -107,13 +106,13 @@ fn is_newer_list(dir: &Path, text: &str, issuers: &[CertificateDer<'_>]) -> Resu
     let Some(present) = files::read(&path)? else {
         return Ok(true);
     };
-    // One that is broken is mended.
+    // A damaged list is replaced.
     let present = RevocationList::parse(&path, &present, issuers);
     Ok(present.map_or(true, |present| given.number() > present.number()))
 }
 
-/// The certificate last: until it is there, the folder is incomplete and not
-/// half new.
+/// The certificate is written last: until then, the folder is incomplete, but never a mix of old
+/// and new.
 fn write(dir: &Path, key: &str, delivered: &Delivered) -> Result<(), PkiError> {
     let open = Readers::Everybody;
     let issuer = certificate("authority", &delivered.authority)?;
@@ -144,9 +143,9 @@ fn certificate(what: &'static str, text: &str) -> Result<CertificateDer<'static>
     }
 }
 
-/// Whether a node's folder trusts no other authority than this one: whoever answers
-/// a renewal does not choose whom the node trusts. The authority's certificate may be
-/// a later one for the same name and key.
+/// Checks that a node's folder trusts no other authority than this one: whoever answers a renewal
+/// must not choose whom the node trusts. The authority's certificate may be a later one for the
+/// same name and key.
 fn check_same_authority(dir: &Path, authority: &str) -> Result<(), PkiError> {
     let path = dir.join(CA_CERTIFICATE);
     if !path.exists() {

@@ -51,8 +51,8 @@ struct Present {
 }
 
 impl Present {
-    /// Whether it is too young to be replaced. The authority is earlier than
-    /// [`renewal_due`], so that no clock has to be right.
+    /// Whether it is too young to be replaced. The authority's limit is earlier than
+    /// [`renewal_due`], so that no clock has to be exact.
     fn is_fresh(&self, now: SystemTime) -> bool {
         let (issued, lasts) = issued(self.not_before, self.not_after);
         now < issued + lasts / 2
@@ -83,9 +83,9 @@ impl Authority {
         self.signed(request, own, days, now)
     }
 
-    /// Signs the request of a node for the key of its present certificate. That
-    /// key has signed the request, which is all that shows who asks: a copy of
-    /// it gets a certificate that only the node can use.
+    /// Signs the request of a node for the key of its present certificate. The signature of that
+    /// key is the only proof of who asks; so the sender of a copied request gets a certificate that
+    /// only the node can use.
     pub fn renew_by_request(
         &mut self,
         request: &CertificateRequest,

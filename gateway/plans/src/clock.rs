@@ -10,8 +10,8 @@ const SIGNS: usize = 8;
 
 const NANOS_PER_MS: i128 = 1_000_000;
 
-/// What a node knows of control's clock, tied to its own monotonic one: a step
-/// of its time of day changes nothing.
+/// What a node knows of control's clock, relative to its own monotonic one, so that a step of its
+/// time of day changes nothing.
 #[derive(Clone, Debug)]
 pub struct ControlTime {
     origin: Instant,
@@ -28,8 +28,8 @@ impl ControlTime {
         }
     }
 
-    /// By a message that has arrived at `at`, control's time is at least
-    /// `control_ms`, and more if the message was held up on its way.
+    /// According to a message that arrived at `at`, control's time is at least `control_ms`, and
+    /// more if the message was delayed.
     pub fn heard(&mut self, at: Instant, control_ms: u64) {
         while self.signs.len() >= SIGNS {
             self.signs.pop_front();

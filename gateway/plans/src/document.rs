@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Reads members so that an error names the one in which it is.
+/// Reads members so that an error names the member that contains it.
 macro_rules! named {
     ($($member:ident: $type:ty),*) => {
         mod named {
@@ -139,8 +139,7 @@ impl Line {
         (segment.start_ms <= now_ms).then_some(segment)
     }
 
-    /// When it is without line of sight, as (entry, exit) in ms; what touches
-    /// is one.
+    /// When it is without line of sight, as (entry, exit) in ms; adjacent intervals are joined.
     pub fn blockages(&self) -> Vec<(u64, u64)> {
         let mut blockages: Vec<(u64, u64)> = Vec::new();
         let blocked = self.segments.iter();
@@ -180,7 +179,7 @@ pub(crate) struct Document {
     pub lines: Vec<Line>,
 }
 
-/// Read before the rest, so that a later version is told from nonsense.
+/// Read before the rest, to distinguish a later version from invalid data.
 #[derive(Deserialize)]
 pub(crate) struct Head {
     #[serde(deserialize_with = "named::version")]

@@ -1,11 +1,10 @@
-//! What a link may send, and when: the plans that a beam's control service
-//! makes, as link schedulers follow them.
+//! The plans that a beam's control service makes: they say what a link may send, and when, and link
+//! schedulers follow them.
 //!
-//! [`Plan`] is the document, as `docs/control-protocol.md` specifies it, and
-//! [`Message`] how a hub passes a terminal its part. [`Schedule`] holds the
-//! plans of one link in the order of their versions and tells what they
-//! allocate at a time of control's clock; [`ControlTime`] is what a node knows
-//! of that clock. All are free of I/O and of clocks of their own.
+//! [`Plan`] is the document, as `docs/control-protocol.md` specifies it, and [`Message`] how a hub
+//! passes a terminal its part. [`Schedule`] holds the plans of one link in the order of their
+//! versions, and gives what they allocate at a time of control's clock; [`ControlTime`] is what a
+//! node knows of that clock. All are free of I/O and of clocks of their own.
 
 mod clock;
 mod document;

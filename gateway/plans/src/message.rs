@@ -1,4 +1,4 @@
-//! What a hub tells a terminal: its part of the return link's plan.
+//! The message from a hub to a terminal: its part of the return link's plan.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ impl Message {
     /// Reads a payload. Unknown members are ignored.
     ///
     /// # Errors
-    /// When it is no such message.
+    /// When it is not such a message.
     pub fn decode(payload: &[u8]) -> Result<Message, PlanError> {
         if payload.len() > MAX_MESSAGE_BYTES {
             return Err(PlanError::Large(payload.len()));

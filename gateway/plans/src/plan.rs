@@ -29,7 +29,7 @@ pub(crate) const MAX_TERMINAL: u64 = 4_294_967_294;
 /// The highest version of a plan: JSON's numbers are exact up to here.
 pub(crate) const MAX_PLAN: u64 = (1 << 53) - 1;
 
-/// The end of the year 9999: later times cannot be told.
+/// The end of the year 9999: later times cannot be written.
 pub(crate) const MAX_TIME_MS: u64 = 253_402_300_799_999;
 
 /// The version of the format.
@@ -47,7 +47,7 @@ impl Plan {
     /// Reads a document.
     ///
     /// # Errors
-    /// When it is none, or contradicts itself.
+    /// When it is not a plan, or contradicts itself.
     pub fn decode(document: &[u8]) -> Result<Plan, PlanError> {
         if document.len() > MAX_DOCUMENT_BYTES {
             return Err(PlanError::Large(document.len()));
@@ -128,12 +128,12 @@ impl Plan {
         self.document.issued_ms
     }
 
-    /// From when on it holds, ms since 1970-01-01 UTC.
+    /// The start of its validity, ms since 1970-01-01 UTC.
     pub fn start_ms(&self) -> u64 {
         self.document.start_ms
     }
 
-    /// Until when it holds, ms since 1970-01-01 UTC.
+    /// The end of its validity, ms since 1970-01-01 UTC.
     pub fn end_ms(&self) -> u64 {
         self.document.end_ms
     }
@@ -159,7 +159,7 @@ impl Plan {
         self.places.keys().copied()
     }
 
-    /// The capacity at a time, bit/s; that of the last step behind the end.
+    /// The capacity at a time, bit/s; after the end, that of the last step.
     pub fn capacity_at(&self, now_ms: u64) -> u64 {
         let steps = self.capacity();
         let begun = steps.partition_point(|step| step.from_ms <= now_ms);

@@ -1,4 +1,4 @@
-//! The plans of one link, in the order in which they hold.
+//! The plans of one link, in the order in which they are in force.
 
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ pub enum Refused {
     Nobody(u64),
 }
 
-/// What one link follows: a plan, and perhaps one that takes its place at a
-/// later time. Times are control's, ms since 1970-01-01 UTC.
+/// What one link follows: a plan, and possibly a newer one that replaces it at a later time. Times
+/// are control's, ms since 1970-01-01 UTC.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
     current: Option<Arc<Plan>>,
@@ -59,14 +59,12 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Takes a plan, which holds from its start on, or at once if that has
-    /// passed.
+    /// Takes a plan, which is in force from its start on, or at once if that has passed.
     ///
     /// # Errors
-    /// When the present plan is as new. A plan that is over and was made
-    /// earlier never is, whatever its version, since control may have begun to
-    /// count anew. Versions of different beams cannot be compared; there the
-    /// plan made later is newer.
+    /// When the present plan is at least as new. A present plan that is over and was made earlier
+    /// never counts as new, whatever its version, since control may have begun to count versions
+    /// again. Versions of different beams cannot be compared; there the plan made later is newer.
     pub fn take(&mut self, plan: Arc<Plan>, now_ms: u64) -> Result<(), Refused> {
         self.advance(now_ms);
         if let Some(known) = self.newest() {
@@ -88,8 +86,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// Goes on to the next plan if it has begun; tells whether it has. What
-    /// was superseded does not come back, even if the clock is set back.
+    /// Moves on to the next plan if it has begun. Returns whether it has. A superseded plan does
+    /// not come back, even if the clock is set back.
     pub fn advance(&mut self, now_ms: u64) -> bool {
         let begun = |plan: &mut Arc<Plan>| plan.start_ms() <= now_ms;
         match self.next.take_if(begun) {

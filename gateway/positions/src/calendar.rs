@@ -26,8 +26,8 @@ pub(crate) fn full_year(digits: u8) -> i32 {
     if year < FIRST_YEAR { year + 100 } else { year }
 }
 
-/// Moves a time whose week number rolled over on, until its day is not over
-/// before `not_before_ms`.
+/// Moves a time whose week number rolled over forward, until its day ends no earlier than
+/// `not_before_ms`.
 pub(crate) fn roll_on(time_ms: u64, not_before_ms: u64) -> u64 {
     let missing = not_before_ms.saturating_sub(time_ms.saturating_add(DAY_MS));
     time_ms + missing.div_ceil(ROLLOVER_MS) * ROLLOVER_MS

@@ -13,7 +13,7 @@ pub enum Event {
     Fix(Fix),
     /// The receiver does not know where it is.
     NoFix,
-    /// Something is wrong, in words for the operator; the source goes on.
+    /// A problem, in words for the operator; the source continues.
     Trouble(String),
 }
 
@@ -28,7 +28,7 @@ pub enum FeedError {
     Version(u64),
 }
 
-/// What became of the sentences or objects of a source, since the start.
+/// Counts of a source's sentences or objects by outcome, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Sound sentences or objects.
@@ -37,7 +37,7 @@ pub struct Counts {
     pub fixes: u64,
     /// Lines that are no sound sentence or object.
     pub spoilt: u64,
-    /// Sound ones whose fields cannot be, and fixes whose time falls back.
+    /// Well-formed ones with impossible fields, and fixes whose time goes back.
     pub rejected: u64,
     /// Epochs without a fix.
     pub without_fix: u64,

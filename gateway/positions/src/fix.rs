@@ -2,15 +2,15 @@
 
 use thiserror::Error;
 
-/// Faster than any road vehicle, m/s: what a spoilt message or a leap of the
-/// receiver looks like.
+/// Faster than any road vehicle, m/s: a higher speed comes from a corrupt message or a jump of the
+/// receiver.
 pub const MAX_SPEED_MPS: f64 = 150.0;
 /// Of more, nothing could be said at all.
 const MAX_ACCURACY_M: f64 = 1e7;
 /// Where a vehicle, or what flies, can be, m.
 const ALTITUDES_M: std::ops::RangeInclusive<f64> = -1_000.0..=30_000.0;
-/// Dead reckoning goes on for some seconds where satellites are lost, and
-/// drifts: its error, m.
+/// The error of dead reckoning, m: it continues for some seconds after satellites are lost, and
+/// drifts.
 pub(crate) const ESTIMATED_M: f64 = 30.0;
 
 /// A position in WGS 84. What the receiver did not give is none.
@@ -50,8 +50,8 @@ pub enum FixError {
 }
 
 impl Fix {
-    /// The fix, if it can be one. An altitude that none can have is left out:
-    /// where satellites stand low it is wrong long before the place is.
+    /// The fix, if it is possible. An impossible altitude is left out: with low satellites it is
+    /// wrong long before the position is.
     ///
     /// # Errors
     /// Names the first figure that cannot be.

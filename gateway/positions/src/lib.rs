@@ -1,4 +1,4 @@
-//! Where the vehicle is, as its receiver tells it.
+//! The vehicle's position, from its receiver.
 //!
 //! A [`Feed`] makes fixes of what a source sends: [`gpsd::Client`] of gpsd's
 //! JSON, [`nmea::Stream`] of NMEA 0183 sentences. [`Pace`] says which of the

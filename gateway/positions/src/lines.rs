@@ -1,11 +1,11 @@
 //! Lines of what comes in pieces.
 
-/// Cuts bytes into lines, and passes over those that are too long.
+/// Cuts bytes into lines, and skips those that are too long.
 #[derive(Debug)]
 pub(crate) struct Lines {
     line: Vec<u8>,
     most: usize,
-    /// The present line is too long; its rest is passed over.
+    /// The present line is too long; its rest is skipped.
     overlong: bool,
 }
 

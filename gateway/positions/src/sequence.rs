@@ -1,11 +1,11 @@
 //! The order of fixes in time.
 
-/// After so many fixes in a row that are older than an earlier one, the
-/// earlier one was wrong.
+/// After this many fixes in a row that are older than an earlier one, the earlier one counts as
+/// wrong.
 const BELIEVED_AFTER: u32 = 10;
 
-/// Passes over what repeats or falls back: a talker that says another's epoch
-/// again, a receiver that mistook its time once.
+/// Skips fixes that repeat or go back in time: a talker that repeats another's epoch, a receiver
+/// that once got its time wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sequence {
     last_ms: Option<u64>,

@@ -10,7 +10,7 @@ use underpass_backoff::Backoff;
 /// A terminal asks once in its interval, which is 4.5 s at the least.
 const REFILL: Duration = Duration::from_secs(4);
 
-/// Questions that a terminal may ask at once: it restarts, a blockage ends.
+/// Questions that a terminal may ask at once, as after a restart or a blockage.
 const BURST: u32 = 4;
 
 /// While the service does not answer.
@@ -19,8 +19,8 @@ const AGAIN: Backoff = Backoff {
     max: Duration::from_secs(60),
 };
 
-/// A terminal that has not asked for so long has its certificate, or has gone.
-/// Longer than its longest interval, a day.
+/// A terminal that has not asked for this long has its certificate, or is gone. Longer than its
+/// longest interval, a day.
 const KEPT: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// A terminal asks more often than it may.
@@ -64,9 +64,9 @@ impl Allowance {
     }
 }
 
-/// The requests of a hub's terminals: of each at most one, its newest. One is
-/// asked of the service at a time, in turn. Memory is bounded by the number of
-/// terminals, since the caller lets no others ask.
+/// The requests of a hub's terminals: at most one of each, its newest. They are sent to the service
+/// one at a time, in turn. Memory is bounded by the number of terminals, since the caller lets no
+/// others ask.
 #[derive(Debug, Default)]
 pub struct Desk {
     waiting: BTreeMap<u64, Waiting>,
@@ -83,7 +83,7 @@ impl Desk {
     /// Counts a question of a terminal.
     ///
     /// # Errors
-    /// When it asks too often: the question is not to be looked at.
+    /// When it asks too often: the question must be ignored.
     pub fn admit(&mut self, now: Instant, node: u64) -> Result<(), TooOften> {
         let full = Allowance {
             left: BURST,
@@ -140,7 +140,7 @@ impl Desk {
         self.not_before = None;
     }
 
-    /// The service has not answered, or cannot: again later, behind the others.
+    /// The service has not answered, or cannot: the request is tried again later, after the others.
     /// `jitter` is random, 0 to 1.
     pub fn failed(&mut self, now: Instant, jitter: f64) {
         if let Some(asked) = self.under_way.take() {

@@ -1,11 +1,9 @@
-//! What a node says of itself, on its way to where it is read: status each
-//! second, positions as they are measured, blockages, announcements and plans
-//! taken over as they happen.
+//! A node's reports about itself, on their way to their readers: status each second, positions as
+//! they are measured, blockages, announcements and plans taken over as they happen.
 //!
-//! [`Message`] is the payload of a bundle, as `docs/control-protocol.md`
-//! specifies it. [`Outbox`] decides what leaves when: the newest report of
-//! each kind first, and what a blockage has held up behind it, in batches.
-//! Both are free of I/O and clocks.
+//! [`Message`] is the payload of a bundle, as `docs/control-protocol.md` specifies it. [`Outbox`]
+//! decides what leaves when: the newest report of each kind first, and then, in batches, those that
+//! a blockage has delayed. Both are free of I/O and clocks.
 
 mod kinds;
 mod message;

@@ -50,7 +50,7 @@ struct Texts<'a> {
     reports: Vec<&'a RawValue>,
 }
 
-/// Read before the rest, so that a later version is told from nonsense.
+/// Read before the rest, to distinguish a later version from invalid data.
 #[derive(Deserialize)]
 struct Head {
     version: u64,
@@ -80,8 +80,8 @@ impl Message {
         }
     }
 
-    /// Reads a payload. Unknown members are ignored; unknown kinds are not,
-    /// since nothing else of the message could be trusted to be understood.
+    /// Reads a payload. Unknown members are ignored; unknown kinds are errors, since the rest of
+    /// such a message might be misunderstood.
     ///
     /// # Errors
     /// When it is none.

@@ -1,12 +1,11 @@
-//! What of a node's reports leaves when.
+//! Decides which of a node's reports leave when.
 //!
-//! After a blockage the newest report of each kind is worth most: it says how
-//! things are. It goes first, alone, in the highest class; those that have
-//! waited behind it follow in batches in the lowest, where they hold up
-//! nobody. While nothing can leave, full batches are handed out all the same:
-//! into custody, which keeps them beyond the end of the process if it is
-//! durable. Where it is, a batch is handed out before it is full once it is
-//! old enough, so that a loss of power in a road tunnel costs little.
+//! After a blockage the newest report of each kind is worth most, since it gives the present state.
+//! It goes first, alone, in the highest class. Older ones follow in batches in the lowest class,
+//! where they delay nothing else. While nothing can leave, full batches are handed out all the
+//! same, into custody; durable custody keeps them beyond the end of the process. If custody is
+//! durable, an incomplete batch is handed out, too, once it is old enough, so that a loss of power
+//! in a road tunnel costs little.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -41,15 +40,14 @@ pub struct Outbox {
     late: VecDeque<(Instant, Report)>,
     /// Late reports that are kept.
     capacity: usize,
-    /// How old a late report becomes here at most; none waits for a full batch.
+    /// The most that a late report waits here; none waits for a full batch.
     patience: Option<Duration>,
     dropped: u64,
 }
 
 impl Outbox {
-    /// An empty one that keeps at most `capacity` reports beside the newest.
-    /// With `patience`, late reports are handed out when the oldest has waited
-    /// for so long; without, when a batch is full.
+    /// An empty one that keeps at most `capacity` reports beside the newest. With `patience`, late
+    /// reports are handed out when the oldest has waited that long; without, when a batch is full.
     pub fn new(capacity: usize, patience: Option<Duration>) -> Outbox {
         Outbox {
             newest: BTreeMap::new(),
@@ -68,8 +66,8 @@ impl Outbox {
         }
     }
 
-    /// The next message to hand to custody, if there is one. `open` tells
-    /// whether what is handed over can leave now.
+    /// The next message to hand to custody, if there is one. `open` says whether a handed-over
+    /// message can leave now.
     pub fn poll(&mut self, now: Instant, open: bool) -> Option<Batch> {
         if open && let Some((_, (since, newest))) = self.newest.pop_first() {
             return Some(Batch {
@@ -87,8 +85,8 @@ impl Outbox {
         }
     }
 
-    /// Everything that waits, a message at a time, whether it can leave or
-    /// not: the node ends, and durable custody does not.
+    /// Everything that waits, a message at a time, whether it can leave or not: the node ends, and
+    /// only durable custody remains.
     pub fn flush(&mut self) -> Option<Batch> {
         let newest = std::mem::take(&mut self.newest);
         self.late.extend(newest.into_values());

@@ -1,4 +1,4 @@
-//! A report: what it says, and its place among the reports of its node.
+//! A report: its content, and its place among the reports of its node.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -21,7 +21,7 @@ pub const MAX_VERSION_CHARS: usize = 64;
 /// the Unix epoch: none is later.
 const LAST_END_MS: u64 = 253_402_300_799_999;
 
-/// At most so many links are in one status; a node with more sends several.
+/// Most links in one status; a node with more sends several.
 pub const MAX_LINKS: usize = 100;
 
 /// One report. Node, incarnation, kind and uptime are its identity: no two

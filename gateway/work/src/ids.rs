@@ -1,4 +1,4 @@
-//! Maps and sets by ids that are given one after the other.
+//! Maps and sets by ids that are given consecutively.
 //!
 //! Most ids of a long queue are near each other. So 64 ids share a page, which has
 //! a bit for each; a map's values of a page lie in one allocation without gaps. A

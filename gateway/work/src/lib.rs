@@ -1,12 +1,10 @@
-//! Counts what loops visit, so that tests can hold a message to its cost
-//! without a clock.
+//! Counts what loops visit, so that tests can bound the cost of a message without a clock.
 //!
-//! Whatever a message makes a node do costs no more than the message's bytes,
-//! and nothing done for one stream, bundle or neighbour looks at all others. A
-//! loop over streams, bundles, neighbours or hops in the protocol's state
-//! machines goes over [`each`], and a test compares what [`of`] says of the same
-//! message in a small node and in a large one. Only tests count: without the
-//! feature `counted`, `each` is the loop alone.
+//! The work that a message causes must cost no more than the message's bytes, and work for one
+//! stream, bundle or neighbour must not visit all others. So loops over streams, bundles,
+//! neighbours or hops in the protocol's state machines go over [`each`], and tests compare the
+//! count of [`of`] for the same message in a small node and in a large one. Only tests count:
+//! without the feature `counted`, `each` is just the loop.
 //!
 //! [`FastMap`] is for what is looked up with every bundle, [`IdMap`] and [`IdSet`]
 //! for bundles that wait, of which there may be a million.
@@ -19,9 +17,8 @@ use std::collections::HashMap;
 
 pub use ids::{IdMap, IdSet};
 
-/// A map by numbers that this node itself has given or that its operator has
-/// configured. Its hashes are fast and easily foreseen: keys that others choose
-/// belong in a [`HashMap`].
+/// A map by numbers that this node itself has given or that its operator has configured. Its hashes
+/// are fast but predictable: keys that others choose belong in a [`HashMap`].
 pub type FastMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
 #[cfg(feature = "counted")]
@@ -38,7 +35,7 @@ pub fn count() {
     count_all(1);
 }
 
-/// Counts so many steps, as the bytes that are read to check them.
+/// Counts many steps at once, such as bytes that are read to check them.
 #[inline]
 pub fn count_all(steps: usize) {
     #[cfg(feature = "counted")]

@@ -1,15 +1,14 @@
-//! Reports on their way to the control service: which are posted when, which
-//! are kept on the disk meanwhile, and when those who sent them may forget.
+//! Reports on their way to the control service: which are posted when, which are kept on disk
+//! meanwhile, and when their senders may release them.
 //!
-//! Two lanes, each with one post under way: what is urgent goes at once, the
-//! rest, and what an absence of the service has left behind, once in each
-//! interval. A lane posts the newest first, as terminals do.
+//! There are two lanes, each with one post in progress. Urgent reports go at once; the others, and
+//! those left over from an absence of the service, once in each interval. A lane posts the newest
+//! first, as terminals do.
 //!
-//! Where custody is durable, what has not been accepted a quarter of a second
-//! after it came is saved; as long as the service answers, the disk is left
-//! alone. Only what is saved, accepted or given up is released from the
-//! custody of who sent it. When memory is full, what is saved stays on the
-//! disk alone until it can be posted.
+//! If custody is durable, a report that was not accepted within a quarter of a second is saved; so
+//! while the service answers, the disk is not used. Only a saved, accepted or dropped report is
+//! released from its sender's custody. When memory is full, saved reports stay only on disk until
+//! they can be posted.
 
 mod nodes;
 mod posting;
@@ -24,7 +23,7 @@ pub use posting::{Lane, Outcome};
 use nodes::Nodes;
 use posting::LaneState;
 
-/// What an entry takes beside its report's text.
+/// The overhead of an entry beside its report's text.
 const OVERHEAD_BYTES: u64 = 128;
 
 /// In memory at most, where there is a disk.
@@ -74,7 +73,7 @@ impl Entry {
 /// What the queue wants done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// To be posted: [`Queue::posted`] tells what became of it.
+    /// Post these; [`Queue::posted`] takes the outcome.
     Post(Lane, Vec<Arc<Entry>>),
     /// To be made durable: [`Queue::saved`].
     Save(Vec<Arc<Entry>>),
@@ -82,11 +81,11 @@ pub enum Action {
     Forget(Vec<u64>),
     /// Needed from the disk: [`Queue::loaded`].
     Load(Vec<u64>),
-    /// What came with this ticket needs no custody elsewhere.
+    /// Reports that came with this ticket need no custody elsewhere any more.
     Release(u64),
 }
 
-/// What has become of reports since the start, and what waits.
+/// The outcomes of reports since the start, and those that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Reports that wait, those under way included.
@@ -116,7 +115,7 @@ pub struct Queue {
     disk: BTreeMap<u64, OnDisk>,
     disk_bytes: u64,
     nodes: Nodes,
-    /// Of each bundle, how many reports still need its custody.
+    /// For each bundle, how many of its reports still need custody.
     tickets: HashMap<u64, usize>,
     urgent: LaneState,
     routine: LaneState,
@@ -142,10 +141,10 @@ pub struct Queue {
     figures: Figures,
 }
 
-/// An entry that is not in memory: whose it is, and its bytes.
+/// An entry that is not in memory: its node, and its bytes.
 type OnDisk = (u64, u64);
 
-/// An entry that an earlier run has left: its id, whose it is, and its bytes.
+/// An entry that an earlier run has left: its id, its node, and its bytes.
 pub type Left = (u64, u64, u64);
 
 #[derive(Debug)]
@@ -167,8 +166,8 @@ enum Saved {
 }
 
 impl Queue {
-    /// An empty one. `left` are the entries of an earlier run that the disk
-    /// has: whose each is, and the bytes of its report.
+    /// An empty queue. `left` are the entries of an earlier run on disk, with node and bytes of
+    /// each report.
     pub fn new(now: Instant, limits: Limits, left: impl IntoIterator<Item = Left>) -> Queue {
         let disk: BTreeMap<u64, OnDisk> = left
             .into_iter()
@@ -264,7 +263,7 @@ impl Queue {
         self.actions.pop_front()
     }
 
-    /// When [`Queue::poll`] has something without being told anything.
+    /// When [`Queue::poll`] has something without another event.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.post_at().into_iter().chain(self.disk_at()).min()
     }
@@ -294,8 +293,7 @@ impl Queue {
         }
     }
 
-    /// An entry in memory is done with; it is to be forgotten by the disk if
-    /// that may have it.
+    /// An entry in memory is finished; the disk must forget it if it may have it.
     fn done(&mut self, id: u64) -> Option<u64> {
         let queued = self.in_memory.remove(&id)?;
         let (node, bytes) = (queued.entry.node, queued.entry.bytes());
@@ -318,8 +316,8 @@ impl Queue {
         self.memory_bytes + self.disk_bytes + loading.sum::<u64>()
     }
 
-    /// Keeps the bounds: of memory by leaving to the disk what it has, in all
-    /// by giving up the oldest of the node that has the most.
+    /// Keeps the bounds: of memory by leaving saved entries only on disk, in all by dropping the
+    /// oldest of the node that has the most.
     fn bound(&mut self) {
         while self.limits.durable && self.memory_bytes > MEMORY_BYTES && self.evict_first() {}
         let mut forgotten = Vec::new();

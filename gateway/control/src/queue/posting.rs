@@ -23,7 +23,7 @@ pub enum Lane {
 /// What became of a post.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The service has dealt with each report, and will never take so many.
+    /// The service has handled each report; the count is of those that it will never accept.
     Answered {
         /// Reports it refused.
         refused: usize,
@@ -64,8 +64,7 @@ impl LaneState {
 }
 
 impl Queue {
-    /// What became of the post of a lane. `jitter` in 0..1 spreads the pause
-    /// after a failure.
+    /// Takes the outcome of a lane's post. `jitter` in 0..1 spreads the pause after a failure.
     pub fn posted(&mut self, now: Instant, lane: Lane, outcome: &Outcome, jitter: f64) {
         let posted = std::mem::take(&mut self.lane(lane).in_flight);
         let count = posted.len();
@@ -79,7 +78,7 @@ impl Queue {
                 let state = self.lane(lane);
                 state.most = (state.most * 2).min(MAX_REPORTS);
             }
-            // The one that the service cannot bear.
+            // The report that the service cannot accept.
             Outcome::Rejected if count == 1 => {
                 self.figures.refused += 1;
                 self.finish(&posted);

@@ -14,7 +14,7 @@ const WRITE_BEHIND: Duration = Duration::from_millis(250);
 const DISK_PAUSE: Duration = Duration::from_secs(5);
 
 impl Queue {
-    /// What was to be saved is on the disk, or could not be written.
+    /// The entries to save are on disk, or could not be written.
     pub fn saved(&mut self, now: Instant, written: bool) {
         for id in std::mem::take(&mut self.saving) {
             let Some(queued) = self.in_memory.get_mut(&id) else {
@@ -33,8 +33,8 @@ impl Queue {
         self.bound();
     }
 
-    /// What was to be loaded, without what the disk has lost; or the disk
-    /// could not be read.
+    /// The loaded entries, without those that the disk has lost; or none if the disk could not be
+    /// read.
     pub fn loaded(&mut self, now: Instant, entries: Option<Vec<Entry>>) {
         let mut asked = std::mem::take(&mut self.loading);
         let Some(entries) = entries else {
@@ -71,8 +71,7 @@ impl Queue {
         self.routine_at = self.routine_at.min(now);
     }
 
-    /// Has everything saved at once: the node ends. Whether anything is not
-    /// yet.
+    /// Saves everything at once, since the node ends. Returns whether anything is not saved yet.
     pub fn flush(&mut self, now: Instant) -> bool {
         for (since, _) in &mut self.unsaved {
             *since = now.checked_sub(WRITE_BEHIND).unwrap_or(now);
@@ -98,7 +97,7 @@ impl Queue {
         self.actions.push_back(Action::Save(entries));
     }
 
-    /// Fetches what is on the disk alone while the service answers.
+    /// Loads entries that are only on disk, while the service answers.
     pub(super) fn load_due(&mut self, now: Instant) {
         if !self.wants_load() || self.disk_at.is_some_and(|at| now < at) {
             return;

@@ -1,6 +1,5 @@
-//! Exchanges with origins: when one begins, what it reads of the request and
-//! leaves of the response, what its end means, and the answer of this node's
-//! own where the origin has none.
+//! Exchanges with origins: when one begins, how it reads the request and stores the response, what
+//! its end means, and this node's own answer if the origin gives none.
 
 use bytes::Bytes;
 
@@ -24,7 +23,7 @@ pub enum Dispatched {
         /// Whether it would be of no use to try again.
         lasting: bool,
     },
-    /// It was sent, or part of it, and no whole response came.
+    /// The request was sent, at least in part, and no complete response came.
     Broken(String),
     /// The whole response is stored.
     Answered(Object),
@@ -114,8 +113,7 @@ impl<S: Store> Node<S> {
     /// [`crate::Limits::part_bytes`] but for the last.
     ///
     /// # Errors
-    /// When the store fails; inside, when it is too much or not wanted any
-    /// more.
+    /// When the store fails; inside, when it is too much or no longer wanted.
     pub fn answer_part(
         &mut self,
         key: JobKey,
@@ -178,7 +176,7 @@ impl<S: Store> Node<S> {
                 self.put_job(key)
             }
             (Stage::Sent, Dispatched::Unusable(answer)) => self.answer(key, &answer),
-            // It was cancelled: what has come of the response goes.
+            // It was cancelled: the received part of the response is deleted.
             _ => {
                 job.running = false;
                 self.store

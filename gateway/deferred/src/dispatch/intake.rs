@@ -1,5 +1,4 @@
-//! What comes from the client's node to be done: parts of requests, and
-//! cancellations.
+//! Messages from the client's node: parts of requests, and cancellations.
 
 use super::exchange::Answer;
 use super::job::{JobKey, MAX_LIFETIME_MS, Record, Stage};
@@ -34,8 +33,8 @@ impl<S: Store> Node<S> {
             };
             let total = part.object.total_bytes;
             let most = self.limits.request_bytes;
-            // A request that has begun has its room: none waits half here for
-            // the room that another half one has.
+            // A request that has begun has its room, so no incomplete request waits for the room of
+            // another one.
             let room = total > most || self.request_room(Party::Peer(key.peer), total);
             if lifetime_ms == 0 || !room || !self.new_job(key, record)? {
                 return Ok(());
@@ -54,8 +53,8 @@ impl<S: Store> Node<S> {
         Ok(())
     }
 
-    /// Keeps a part; tells the lowest one that is missing, or nothing where
-    /// it is of another object.
+    /// Stores a part. Returns the lowest missing one, or nothing if the part belongs to another
+    /// object.
     fn store_part(&mut self, key: JobKey, part: &Part) -> Result<Option<u32>, StoreError> {
         let Some(job) = self.jobs.get_mut(&key) else {
             return Ok(None);
@@ -90,7 +89,7 @@ impl<S: Store> Node<S> {
         lifetime_ms: u64,
     ) -> Result<(), StoreError> {
         let Some(job) = self.jobs.get_mut(&key) else {
-            // Its parts may still come: they must find that it is over.
+            // Its parts may still come, and must then find that it is over.
             let record = Record {
                 class,
                 repeatable: false,

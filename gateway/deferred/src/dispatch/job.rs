@@ -1,5 +1,5 @@
-//! The job: what is kept of a peer's client's request, the stages it goes
-//! through, and the times that end each of them.
+//! The job: what is stored of a request of a peer's client, its stages, and the times that end each
+//! of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::store::{RecordKey, Side};
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::{Fate, Key};
 
-/// A key is remembered for so long past its lifetime, ms: clocks run apart.
+/// How long a key is remembered past its lifetime, ms: clocks differ.
 const MARGIN_MS: u64 = 3_600_000;
 /// Pauses between attempts on an origin, ms, doubled each time.
 const FIRST_RETRY_MS: u64 = 1_000;
@@ -74,7 +74,7 @@ pub(super) struct Record {
     pub told: bool,
 }
 
-/// A request of a peer's client, and what is under way for it.
+/// A request of a peer's client, and what is in progress for it.
 pub(crate) struct Job {
     pub(super) number: u64,
     peer: u64,
@@ -131,7 +131,7 @@ impl Job {
         self.record.stage == Stage::Cancelled && self.record.request.is_none()
     }
 
-    /// Bytes of the request that are not here, while it comes.
+    /// Missing bytes of the request, while it comes.
     fn awaited_bytes(&self) -> u64 {
         let receiving = self.record.stage == Stage::Receiving;
         let object = self.record.request.filter(|_| receiving);

@@ -1,14 +1,13 @@
 //! The dispatching side: requests of peers' clients, sent to their origins.
 //!
-//! What keeps a request from being sent twice: that it is being sent is
-//! committed before its first byte goes ([`Dispatched::Connected`] to
-//! [`Order::Transmit`](crate::Order::Transmit)), and its key is remembered for
-//! longer than any message can be under way that would make it anew.
+//! Two things prevent that a request is sent twice. The fact that it is being sent is committed
+//! before its first byte is sent ([`Dispatched::Connected`] to
+//! [`Order::Transmit`](crate::Order::Transmit)). And its key is remembered for longer than a
+//! message that would create it again can be in transit.
 //!
-//! Here the node's jobs are loaded, kept, ended and forgotten; [`job`] is one
-//! of them, [`intake`] takes requests and cancellations in, [`shares`] says how
-//! many of each peer, [`exchange`] has
-//! to do with the origins, [`outcome`] tells the client's node.
+//! Here the node's jobs are loaded, kept, ended and forgotten. [`job`] is one of them, [`intake`]
+//! takes requests and cancellations, [`shares`] bounds their number per peer, [`exchange`] handles
+//! the origins, and [`outcome`] informs the client's node.
 
 mod exchange;
 mod intake;
@@ -99,9 +98,8 @@ impl<S: Store> Node<S> {
         Ok(())
     }
 
-    /// Forgets, of what a peer has cancelled before it came, the oldest that
-    /// the peer knows the end of, if there are too many. A peer that never
-    /// says so has no more of them.
+    /// If a peer has cancelled too many requests before they came, forgets the oldest one whose end
+    /// the peer has acknowledged. A peer that never acknowledges gets no more of them.
     fn make_room_for_early(&mut self, peer: u64) -> Result<bool, StoreError> {
         if !self.shares.is_full_of_early(peer) {
             return Ok(true);

@@ -1,5 +1,5 @@
-//! What the client's node is told: responses, part by part, notices of what
-//! became of a request, and its word that it has them.
+//! Messages to the client's node: responses, part by part, and notices of a request's outcome; and
+//! its acknowledgements of these.
 
 use super::job::{JobKey, Stage};
 use crate::node::{ACTIVE, Name, NameKind, Node, Output};
@@ -7,8 +7,8 @@ use crate::store::{Kind, Side, Store, StoreError};
 use crate::wire::{Body, Fate, Message, Part};
 
 impl<S: Store> Node<S> {
-    /// Tells peers what became of their requests, and begins exchanges, where
-    /// something has changed.
+    /// Sends peers the outcome of their requests, and begins exchanges, where something has
+    /// changed.
     pub(crate) fn go_on_with_jobs(&mut self, now_ms: u64) -> Result<(), StoreError> {
         self.jobs.refresh(&self.limits);
         for peer in self.jobs.take_touched() {

@@ -1,10 +1,10 @@
-//! What each peer may have of the requests that are known at once.
+//! Each peer's share of the requests that are known at once.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::job::JobKey;
 
-/// Requests that each peer may have whatever the others have.
+/// Requests that each peer may always have, whatever the others have.
 const GUARANTEED: usize = 16;
 /// Requests of a peer that were cancelled before they came, and that are
 /// remembered: their parts may still come.
@@ -48,13 +48,13 @@ impl Shares {
         self.forget_idle(peer);
     }
 
-    /// Whether no more of what a peer has cancelled early is remembered.
+    /// Whether no more early cancellations of a peer can be remembered.
     pub fn is_full_of_early(&self, peer: u64) -> bool {
         let share = self.peers.get(&peer);
         share.is_some_and(|share| share.early.len() >= MOST_EARLY)
     }
 
-    /// What a peer has cancelled early, oldest first.
+    /// The early cancellations of a peer, oldest first.
     pub fn early(&self, peer: u64) -> impl Iterator<Item = JobKey> + '_ {
         let share = self.peers.get(&peer).into_iter();
         share.flat_map(|share| share.early.values().copied())

@@ -1,8 +1,8 @@
 //! The queue's side: requests of this node's clients.
 //!
-//! Here they are loaded, kept, and ended by time. [`submission`] takes them
-//! in, [`requests`] is what clients ask of those that are here, [`sending`]
-//! brings them to the dispatching node, [`outcome`] takes what comes of them.
+//! Here they are loaded, kept, and ended by time. [`submission`] takes them in, [`requests`]
+//! answers clients' queries about them, [`sending`] sends them to the dispatching node, and
+//! [`outcome`] takes their results.
 
 mod outcome;
 mod requests;
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub request: Request,
     /// Its parts, until the dispatching node has them.
     pub parts: Option<Outgoing>,
-    /// Its cancellation, until the dispatching node has said what became of it.
+    /// Its cancellation, until the dispatching node has reported the outcome.
     pub word: Option<Outgoing>,
     /// Parts of the response.
     pub incoming: Incoming,
@@ -37,7 +37,7 @@ impl Entry {
         self.parts.iter_mut().chain(&mut self.word)
     }
 
-    /// Bytes of the response that are not here, once it has begun to come.
+    /// Missing bytes of the response, once it has begun to come.
     fn awaited_bytes(&self) -> u64 {
         self.request.response.map_or(0, |object| {
             let here = u64::from(self.incoming.next()) * u64::from(object.part_bytes);

@@ -1,5 +1,4 @@
-//! What the dispatching node says has come of a request: notices and
-//! responses.
+//! The results of a request from the dispatching node: notices and responses.
 
 use super::put;
 use crate::agenda::Party;
@@ -67,8 +66,8 @@ impl<S: Store> Node<S> {
             let ack = (Side::Queue, class, next);
             node.acks.insert((peer, key, Of::Response), ack);
         };
-        // A message about an unknown request is answered too, so that the peer
-        // can forget it. One that comes after its time is welcome.
+        // A message about an unknown request is answered too, so that the peer can forget it. A
+        // response that comes too late is still accepted.
         let wanted = self.entry_of(peer, key).filter(|entry| {
             use State::{Answered, Cancelled, Failed};
             !matches!(entry.request.state, Answered | Failed | Cancelled)
@@ -85,7 +84,7 @@ impl<S: Store> Node<S> {
             return put(&mut self.store, &request);
         }
         let begun = entry.request.response;
-        // What has begun has its room: transfers never wait for each other.
+        // A transfer that has begun has its room, so transfers never wait for each other.
         let refused = begun.map_or(!room, |known| known != part.object);
         if refused {
             return Ok(());

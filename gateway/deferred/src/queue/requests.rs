@@ -1,5 +1,5 @@
-//! What clients ask of requests that are queued: to see them, to fetch their
-//! responses, to cancel, delete or repeat them.
+//! Clients' operations on queued requests: to see them, to fetch their responses, to cancel, delete
+//! or repeat them.
 
 use bytes::Bytes;
 
@@ -23,11 +23,11 @@ impl<S: Store> Node<S> {
         }
     }
 
-    /// At most `limit` requests, oldest first, behind the one named `after`,
-    /// in `state` if one is named.
+    /// At most `limit` requests, oldest first, after the one named `after`, in `state` if one is
+    /// named.
     pub fn requests(&self, after: Option<Id>, limit: usize, state: Option<State>) -> Vec<&Request> {
         let begin = match after {
-            // Behind one that is gone there is nothing to go on from.
+            // After a deleted request there is no place to continue from.
             Some(id) => self.entries.get(&id).map_or(u64::MAX, |e| e.number + 1),
             None => 0,
         };
@@ -84,7 +84,7 @@ impl<S: Store> Node<S> {
         if entry.request.offered {
             entry.request.cancelling = true;
         } else {
-            // The dispatching node cannot have begun: it has not all of it.
+            // The dispatching node cannot have begun: it does not have all of it.
             entry.end(now_ms, State::Cancelled, String::new());
             let object = RecordKey::own(id).object(Kind::Request);
             self.store.delete_object(&object)?;
@@ -94,8 +94,7 @@ impl<S: Store> Node<S> {
         Ok(Ok(Some(entry.request.clone())))
     }
 
-    /// Begins anew with a request whose outcome is unknown, or that failed or
-    /// expired.
+    /// Begins a new attempt for a request whose outcome is unknown, or that failed or expired.
     ///
     /// # Errors
     /// When the store fails; inside, when there is none, or not in such a

@@ -26,7 +26,7 @@ impl Item for Upload {
     }
 }
 
-/// What is said of a request that has come in whole.
+/// The description of a request that has come in as a whole.
 #[derive(Clone, Debug)]
 pub struct Submission {
     /// Its name, as the parts were uploaded under.
@@ -48,8 +48,8 @@ pub struct Submission {
 }
 
 impl<S: Store> Node<S> {
-    /// Begins to take a request of the client at an address in. A client has
-    /// no more of them than it leaves to others.
+    /// Begins to take in a request of the client at an address. A client has no more of them than
+    /// it leaves to others.
     ///
     /// # Errors
     /// When there are as many as may be.

@@ -27,8 +27,8 @@ pub struct RecordKey {
     pub side: Side,
     /// The client's node; 0 for this node's own.
     pub peer: u64,
-    /// The request and attempt. On the queue's side, where a request is one
-    /// through all attempts, the attempt is 0.
+    /// The request and attempt. On the queue's side, where a request stays the same through all
+    /// attempts, the attempt is 0.
     pub key: Key,
 }
 
@@ -67,7 +67,7 @@ pub struct ObjectKey {
     pub kind: Kind,
 }
 
-/// The store cannot do what it should; nothing since the last commit stays.
+/// The store has failed; all changes since the last commit are lost.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The database says so.
@@ -84,10 +84,10 @@ pub enum StoreError {
     Format(i64),
 }
 
-/// Keeps records and parts. Changes are seen by later calls at once, and last
-/// from [`Store::commit`] on: then they are on stable storage.
+/// Stores records and parts. Later calls see changes at once; [`Store::commit`] puts them on stable
+/// storage.
 pub trait Store {
-    /// All records of a side, in the order of their making.
+    /// All records of a side, in the order of their creation.
     ///
     /// # Errors
     /// When the store fails, as all calls.
@@ -138,7 +138,7 @@ pub trait Store {
     /// Bytes in all parts.
     fn bytes(&self) -> u64;
 
-    /// Makes all changes last.
+    /// Makes all changes durable.
     ///
     /// # Errors
     /// When the store fails; the changes are then undone.

@@ -1,8 +1,8 @@
 //! gpsd's JSON protocol, version 3, from the client's side.
 //!
-//! After the greeting the client asks to watch, and gpsd sends an object a
-//! line: a *TPV* (time, position, velocity) for each epoch, and what else it
-//! knows, which is passed over. <https://gpsd.gitlab.io/gpsd/gpsd_json.html>
+//! After the greeting the client asks to watch, and gpsd sends one object per line: a *TPV* (time,
+//! position, velocity) for each epoch, and others, which are skipped.
+//! <https://gpsd.gitlab.io/gpsd/gpsd_json.html>
 
 mod objects;
 
@@ -20,8 +20,8 @@ const LINE_BYTES: usize = 64 << 10;
 const WORDS: usize = 200;
 /// The major version of the protocol.
 const VERSION: u64 = 3;
-/// After this silence gpsd is asked whether it is still there, and after as
-/// much again it is not: without satellites it may have nothing to say.
+/// After this silence gpsd is asked whether it is still there, and after as much again it counts as
+/// gone: without satellites it may have nothing to send.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// A client of gpsd.

@@ -1,9 +1,9 @@
 //! NMEA 0183: sentences in, fixes out.
 //!
-//! Read are RMC, GGA, GNS, GLL, VTG, GST and ZDA of any talker (GP, GN, GL,
-//! GA, GB, BD, QZ, …); everything else is passed over. Sentences of one
-//! *epoch*, told by their time of day, make one fix. The control service reads
-//! logs in the same way; `docs/vectors/nmea.json` holds both to it.
+//! RMC, GGA, GNS, GLL, VTG, GST and ZDA of any talker (GP, GN, GL, GA, GB, BD, QZ, …) are read;
+//! everything else is skipped. Sentences of one *epoch*, which have the same time of day, make one
+//! fix. The control service reads logs in the same way; both are tested with
+//! `docs/vectors/nmea.json`.
 
 mod fields;
 mod reader;

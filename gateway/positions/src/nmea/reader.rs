@@ -26,14 +26,14 @@ struct Epoch {
     speed_mps: Option<f64>,
     heading_deg: Option<f64>,
     accuracy_m: Option<f64>,
-    /// Its fix is made; what follows of it comes too late.
+    /// Its fix is made; further sentences of it come too late.
     closed: bool,
 }
 
 /// Makes fixes of lines.
 ///
-/// The date comes from RMC or ZDA; a fix before the first one has no time. A
-/// date before `not_before_ms` is taken for one whose week number rolled over.
+/// The date comes from RMC or ZDA; a fix before the first one has no time. A date before
+/// `not_before_ms` counts as one whose week number rolled over.
 #[derive(Debug)]
 pub struct Reader {
     not_before_ms: u64,
@@ -99,8 +99,8 @@ impl Reader {
         self.counts.spoilt += 1;
     }
 
-    /// The present epoch is over, as far as can be told: its sentences come
-    /// together, and then nothing until the next one.
+    /// The present epoch is probably over: its sentences come together, and then nothing until the
+    /// next one.
     pub fn finish(&mut self) {
         self.close();
     }
@@ -110,7 +110,7 @@ impl Reader {
         self.epoch.is_some_and(|epoch| !epoch.closed)
     }
 
-    /// Whether a sentence has come since, for an epoch that was taken for over.
+    /// Whether a sentence has come since for an epoch that was considered over.
     pub fn take_late(&mut self) -> bool {
         std::mem::take(&mut self.late)
     }
@@ -302,13 +302,12 @@ impl Reader {
     }
 }
 
-/// Whether the place of GGA or GNS is one of satellites, and not the last one,
-/// told again.
+/// Whether the position of GGA or GNS is from satellites, and not a repetition of the last one.
 fn sees_satellites(read: &Sentence<'_>) -> bool {
     !matches!(read.field(6), "0" | "00")
 }
 
-/// A course over ground, degrees. What is none costs a fix nothing else.
+/// A course over ground, degrees. An invalid one is left out without losing the fix.
 fn course(text: &str) -> Result<Option<f64>, SentenceError> {
     let degrees = scaled(text, 1.0)?;
     Ok(degrees.filter(|degrees| (0.0..=360.0).contains(degrees)))

@@ -13,9 +13,9 @@ const LINE_BYTES: usize = 2 * MAX_SENTENCE;
 /// made without waiting a second for the next epoch to begin. A byte of the
 /// slowest usual line, 4800 baud, takes 2 ms.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Whose sentences come apart is waited for longer, up to this.
+/// If a receiver's sentences come at intervals, the pause grows up to this.
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
-/// A receiver that says nothing for so long has gone, or its line has.
+/// A receiver that is silent for this long is gone, or its line is.
 const SILENCE: Duration = Duration::from_secs(20);
 
 /// A receiver's sentences.

@@ -1,4 +1,4 @@
-//! Of links: how they are, and when they are blocked.
+//! Reports of links: their state, and their blockages.
 
 use serde::{Deserialize, Serialize};
 use underpass_plans::Direction;
@@ -15,7 +15,7 @@ pub struct Status {
     /// Whether the kernel says that the node's clock is synchronised.
     #[serde(default)]
     pub synchronised: bool,
-    /// What it says of itself; absent in most, as it seldom changes.
+    /// The node's report about itself; absent in most, as it seldom changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeReport>,
     /// Its links.
@@ -62,23 +62,21 @@ pub struct LinkReport {
     /// absent if neither a modem nor an operator has told it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub efficiency: Option<f64>,
-    /// What the link was measured to carry; absent while nothing has shown that
-    /// this is less than what is allowed.
+    /// The measured capacity; absent while no measurement shows less than what is allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredCapacity>,
-    /// What else is known of it, for people: no plan goes by it. Absent from
-    /// nodes of earlier versions.
+    /// Further figures, for people: no plan uses them. Absent from nodes of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub figures: Option<LinkFigures>,
 }
 
-/// What is known of a link beyond what plans go by.
+/// Figures of a link that plans do not use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkFigures {
     /// The smoothed round trip, queues included, ms; absent if not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<u64>,
-    /// How long the link's queue holds packets up, ms.
+    /// How long the link's queue delays packets, ms.
     pub queue_ms: u64,
     /// Part of the packets that the link loses by itself, 0 to 1.
     pub loss: f64,
@@ -109,7 +107,7 @@ pub struct ClassFigures {
     pub backlogged_bytes: u64,
 }
 
-/// What a link was measured to carry in the direction of sending.
+/// The measured capacity of a link in the direction of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredCapacity {
     /// bit/s of IP bytes.
@@ -122,10 +120,9 @@ pub struct MeasuredCapacity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CapacityReason {
-    /// The configuration, or what the last run had measured: nothing has been
-    /// seen of the link yet.
+    /// The configuration, or the measurement of the last run: the link has not been measured yet.
     Hint,
-    /// What arrived of the first packets: the link may well carry more.
+    /// The rate at which the first packets arrived: the link may well carry more.
     Start,
     /// A probe that arrived: the link carries this much, and may carry more.
     Probe,
@@ -137,9 +134,9 @@ pub enum CapacityReason {
 }
 
 impl Status {
-    /// Whether it has news since `earlier`. The passing of time is no news, nor
-    /// are bytes on the hop that no client has handed in: the reports
-    /// themselves cause such bytes. Figures go with what is news.
+    /// Whether it has news since `earlier`. The passing of time is no news, nor are bytes on the
+    /// hop that no client has handed in, since the reports themselves cause such bytes. Figures
+    /// alone are no news either.
     pub fn has_news(&self, earlier: &Status) -> bool {
         let plain = |link: &LinkReport| LinkReport {
             sent_bytes: 0,
@@ -169,9 +166,9 @@ pub enum LinkState {
     Down,
 }
 
-/// A blockage that a node has seen of a link on which it sends: told when it
-/// begins, and again, with the same entry, when it ends. Times are the control
-/// service's, as far as the node knows its own clock's offset.
+/// A blockage of a link on which the node sends: reported when it begins, and again, with the same
+/// entry, when it ends. Times are the control service's, as far as the node knows its own clock's
+/// offset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Blockage {
     /// The terminal's ipn node number.

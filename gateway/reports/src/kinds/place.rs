@@ -1,4 +1,4 @@
-//! Of the vehicle: where it is, and what it knows to lie ahead.
+//! Reports of the vehicle: its position, and the blockages that it expects.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,8 +50,8 @@ impl Position {
     }
 }
 
-/// A blockage that the terminal expects of itself. Times are the control
-/// service's, as far as the node knows its own clock's offset.
+/// A blockage that the terminal itself expects. Times are the control service's, as far as the node
+/// knows its own clock's offset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Announcement {
     /// When it was announced, ms since the Unix epoch.

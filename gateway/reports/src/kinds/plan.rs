@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use underpass_plans::Direction;
 
-/// A plan that a node follows from now on; told at once.
+/// A plan that a node follows from now on; reported at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanAcknowledgement {
     /// The beam, by its name.

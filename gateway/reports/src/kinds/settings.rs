@@ -1,4 +1,4 @@
-//! Of what a provider has set: what has become of it.
+//! Reports of the outcome of a provider's settings.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,26 +9,25 @@ pub const MAX_REASON_BYTES: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SettingsState {
-    /// They are in force, until it is found out whether the hub, or at a hub its
-    /// terminals, are still heard.
+    /// They are in force while the node checks whether it still hears the hub, or a hub its
+    /// terminals.
     Trial,
     /// They are in force, and these are heard.
     Confirmed,
-    /// They were not heard: the former ones are in force again.
+    /// The hub or terminals were not heard: the former settings are in force again.
     RolledBack,
     /// They have never been in force.
     Refused,
 }
 
-/// What has become of settings that a node was sent; told at once.
+/// The outcome of settings that a node was sent; reported at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsOutcome {
     /// Their version.
     pub settings: u64,
-    /// Whether they are in force; else all is as it was before.
+    /// Whether they are in force; if not, nothing has changed.
     pub applied: bool,
-    /// How far the node is with them; nodes of earlier versions have no trial and do
-    /// not say it.
+    /// The node's state with them; nodes of earlier versions have no trial and do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SettingsState>,
     /// Why they are not.
@@ -47,12 +46,12 @@ impl SettingsOutcome {
         SettingsOutcome::in_force(version, SettingsState::Confirmed)
     }
 
-    /// They were refused, for a reason of which as much is told as a report holds.
+    /// They were refused; the reason is cut to the length that a report holds.
     pub fn refused(version: u64, reason: &str) -> SettingsOutcome {
         SettingsOutcome::not_in_force(version, SettingsState::Refused, reason)
     }
 
-    /// They are in force no more; the reason as above.
+    /// They are no longer in force; the reason is cut in the same way.
     pub fn rolled_back(version: u64, reason: &str) -> SettingsOutcome {
         SettingsOutcome::not_in_force(version, SettingsState::RolledBack, reason)
     }
