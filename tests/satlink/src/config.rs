@@ -30,8 +30,8 @@ pub struct Config {
     /// machine does not make packets late.
     #[serde(default = "yes")]
     pub realtime: bool,
-    /// How long work is gathered before it is done, in µs: what a packet may
-    /// be late at entry and at exit, for less processor time.
+    /// How long work is gathered before it is done, in µs: a packet may be this late at entry and
+    /// at exit, which saves processor time.
     #[serde(default = "tenth_of_a_millisecond")]
     pub gather_us: u64,
     /// Record of packets.

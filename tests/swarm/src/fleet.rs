@@ -1,4 +1,4 @@
-//! A swarm of light terminals, and what it makes of its hub.
+//! A swarm of light terminals, and its effect on the hub.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

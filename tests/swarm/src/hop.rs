@@ -1,6 +1,5 @@
-//! The satellite hop of a light terminal: what its sockets take in reaches its
-//! protocol half a round trip later, and what its protocol sends reaches its
-//! sockets half a round trip later.
+//! The satellite hop of a light terminal: incoming bytes reach its protocol half a round trip after
+//! its sockets, and outgoing ones reach its sockets half a round trip after its protocol.
 //!
 //! Bundles and beacons are delayed. The sessions' own messages, TLS and TCP's
 //! acknowledgements are not: they are between the sockets.
@@ -126,8 +125,8 @@ impl Hop {
         }
     }
 
-    /// Whether the terminal may send another bundle on a session: one that
-    /// has not arrived at the socket is no matter of the terminal's any more.
+    /// Whether the terminal may send another bundle on a session; bundles on their way to the
+    /// socket no longer concern the terminal.
     pub fn has_room(&self, id: SessionId) -> bool {
         let lane = self.lanes.get(&id);
         lane.is_some_and(|lane| match self.delay.is_zero() {
@@ -272,7 +271,7 @@ impl DelayedBeacons {
             }
             drop(endpoint);
             while let Some(transmit) = next_due(&mut leaving, now) {
-                // One that does not leave is as one that was lost.
+                // A beacon that cannot be sent counts as lost.
                 if socket.try_send_to(&transmit.datagram, transmit.to).is_ok() {
                     self.sent.note();
                 }

@@ -1,5 +1,5 @@
-//! A neighbour of the hub whose bundles are whatever it is given: real
-//! sessions with real certificates, and nothing behind them.
+//! A neighbour of the hub that sends whatever bundles it is given: real sessions with real
+//! certificates, and no engine behind them.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use underpass_tcpcl::{Dialer, DialerConfig, SessionDefaults};
 
 use crate::identity::{self, IdentityError};
 
-/// What the hub's answer to a bundle is waited for.
+/// How long to wait for the hub's answer to a bundle.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
 /// Custody blocks of the hub's bundles that are remembered.
 const REMEMBERED: usize = 1024;

@@ -1,4 +1,4 @@
-//! A session whose bytes one writes, or does not, as one likes.
+//! A session whose bytes the caller writes, or leaves out, at will.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub struct RawSession {
 /// A session of `node` with the hub, for one class.
 ///
 /// # Errors
-/// When the hub does not want it, or is not there in time.
+/// When the hub refuses it, or is not reachable in time.
 pub async fn open(
     hub: SocketAddr,
     pki: &Path,

@@ -47,7 +47,7 @@ pub struct Connection {
 /// pings without overflow.
 const MOST_WAIT: Duration = Duration::from_secs(1 << 30);
 
-/// A time to wait of `seconds`, at most [`MOST_WAIT`], which is for ever as far as a user can tell.
+/// A time to wait of `seconds`, at most `MOST_WAIT`, which is for ever as far as a user can tell.
 pub fn waiting(name: &str, seconds: f64) -> Result<Duration, BpError> {
     Ok(self::seconds(name, seconds)?.min(MOST_WAIT))
 }

@@ -3,8 +3,8 @@
 use super::Nanos;
 use super::profile::MAX_DELAY_MS;
 
-/// How long past intervals matter: a packet may still fly that left in one.
-/// Twice the longest delay leaves room for the longest jitter.
+/// How long past intervals matter: a packet that left in one may still be in flight. Twice the
+/// longest delay leaves room for the longest jitter.
 const HISTORY: Nanos = 2 * MAX_DELAY_MS * 1_000_000;
 
 /// A blockage from `start` for `duration`; it covers `start` but not its end.
@@ -51,7 +51,7 @@ impl Blockage {
         });
     }
 
-    /// Ends whatever covers `now`; what is scheduled for later stays.
+    /// Ends the blockage that covers `now`; later scheduled ones stay.
     pub(super) fn unblock(&mut self, now: Nanos) {
         for one in &mut self.intervals {
             if one.start <= now {
@@ -61,7 +61,7 @@ impl Blockage {
         self.forget(now);
     }
 
-    /// Puts a schedule, relative to `epoch`, in place of the one before.
+    /// Replaces the schedule by one relative to `epoch`.
     pub(super) fn lay(&mut self, schedule: Vec<Interval>, epoch: Nanos, now: Nanos) {
         self.schedule = schedule;
         for one in self.intervals.iter_mut().filter(|one| one.scheduled) {

@@ -73,7 +73,7 @@ impl Capacity {
         &self.profile
     }
 
-    /// Takes a new profile. First come, first served ends what was planned.
+    /// Takes a new profile. First come, first served ends planned allocations.
     pub(super) fn set_profile(&mut self, profile: CapacityProfile) -> Result<(), BeamError> {
         match profile.sharing {
             Sharing::FirstCome => self.planned.clear(),

@@ -74,7 +74,7 @@ impl Codel {
 
     fn start_dropping(&mut self, profile: &QueueProfile, now: Nanos) {
         self.dropping = true;
-        // A queue that was controlled a short time ago goes on where it was.
+        // A queue that was controlled a short time ago continues where it was.
         let delta = self.count.saturating_sub(self.last_count);
         let recent =
             now.saturating_sub(self.drop_next) < nanos(profile.interval_ms).saturating_mul(16);

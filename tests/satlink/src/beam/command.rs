@@ -132,8 +132,8 @@ impl Beam {
         self.link(terminal, direction).own_rate()
     }
 
-    /// Has a terminal follow a trace, which counts from the epoch. Its blockages take the place
-    /// of the terminal's schedule; an empty trace ends the one before.
+    /// Lets a terminal follow a trace, which counts from the epoch. Its blockages replace the
+    /// terminal's schedule; an empty trace ends the previous one.
     pub fn set_trace(&mut self, now: Nanos, terminal: usize, trace: Trace) {
         self.advance(now);
         let epoch = self.epoch;

@@ -1,11 +1,10 @@
-//! Capacity on demand: slots in frames, granted after they were asked for.
+//! Capacity on demand: slots in frames, granted after a request.
 //!
-//! At the beginning of each frame in which something waits, the terminal asks for what waits and
-//! is not asked for yet (volume-based dynamic capacity, EN 301 545-2). A request is granted in the
-//! first frame that begins the grant's time later, and in those behind it as far as a frame's
-//! slots are not enough. The slots lie at the frame's beginning, the constant ones among them; what
-//! is granted and not used lapses. A packet may be cut by the end of the slots: its rest goes
-//! with the next ones.
+//! At the beginning of each frame in which packets wait, the terminal requests capacity for those
+//! not requested yet (volume-based dynamic capacity, EN 301 545-2). A request is granted in the
+//! first frame that begins at least the grant's time later, and in further frames if one frame's
+//! slots do not suffice. The slots, including the constant ones, lie at the frame's beginning;
+//! unused grants lapse. The end of the slots may cut a packet: its rest goes in the next ones.
 
 use std::collections::VecDeque;
 
@@ -21,7 +20,7 @@ pub(super) struct Access {
     frame: u64,
     /// When its slots end.
     slots_end: Nanos,
-    /// What was asked for and not granted: when it may be, and bits.
+    /// Requests that are not granted yet: when they may be, and their bits.
     requests: VecDeque<(Nanos, u64)>,
     sending: Option<Sending>,
 }
@@ -56,7 +55,7 @@ impl Access {
         self.sending.as_ref().map(|sending| sending.queued.sequence)
     }
 
-    /// What comes next, and when; `head` is when the queue's head may begin.
+    /// The next action, and when; `head` is when the queue's head may begin.
     pub(super) fn next(
         &self,
         profile: &DemandProfile,
@@ -73,15 +72,15 @@ impl Access {
         }
         let begin = head?;
         Some(match begin {
-            // Nothing waited for some time: the frame that is on began unnoticed.
+            // Nothing waited for some time: the present frame began unnoticed.
             _ if begin >= frame_end => (begin, Turn::Frame),
             _ if begin < self.slots_end => (begin, Turn::Begin),
             _ => (frame_end, Turn::Frame),
         })
     }
 
-    /// Opens the frame that is on at `now`; asks, if it begins now, for what is not asked for of
-    /// the `waiting_bits` in the queue.
+    /// Opens the present frame at `now`. If it begins now, requests those of the `waiting_bits` in
+    /// the queue that are not requested yet.
     pub(super) fn open(
         &mut self,
         profile: &DemandProfile,
@@ -97,7 +96,7 @@ impl Access {
             sending.left = sending.left.saturating_sub(sent);
             sending.since = begin;
         } else if frame > self.frame.saturating_add(1) {
-            // Nobody used what was granted meanwhile.
+            // Grants of the meantime were not used.
             self.requests.retain(|(at, _)| *at >= begin);
         }
         let whole = bits_in(frame_ns, rate_bps);
@@ -117,7 +116,7 @@ impl Access {
         }
     }
 
-    /// Takes of the requests that may be granted at `begin` at most so many bits.
+    /// Takes at most `most` bits of the requests that may be granted at `begin`.
     fn grant(&mut self, begin: Nanos, most: u64) -> u64 {
         let mut left = most;
         while let Some((at, bits)) = self.requests.front_mut()

@@ -8,11 +8,11 @@ use super::queue::Queued;
 /// Bytes that a flow may send in its turn: a packet of maximum size.
 const QUANTUM_BYTES: u64 = 1500;
 
-/// What packets of one flow have in common: protocol, addresses, ports.
+/// What packets of one flow share: protocol, addresses, ports.
 pub(super) type FlowKey = Vec<u8>;
 
-/// The flow of an IP packet. What has no ports (fragments, other protocols) goes by addresses and
-/// protocol; what is no IP packet is one flow.
+/// The flow of an IP packet. Packets without ports (fragments, other protocols) are classified by
+/// addresses and protocol; all packets that are not IP form one flow.
 pub(super) fn flow_of(packet: &Packet) -> FlowKey {
     let (protocol, addresses, transport) = match packet.first().map(|byte| byte >> 4) {
         Some(4) if packet.len() >= 20 => {

@@ -11,7 +11,7 @@ use super::trace::{Course, TraceStep};
 use super::transmitter::Transmitter;
 use super::{Direction, LinkProfile, Nanos, Packet, ProfileError, QueueSeries};
 
-/// A queue, a transmitter, and what happens to a packet on its way.
+/// A queue, a transmitter, and the loss, delay and jitter of packets on their way.
 #[derive(Debug)]
 pub(super) struct Link {
     profile: LinkProfile,
@@ -65,8 +65,8 @@ impl Link {
         &self.profile
     }
 
-    /// Whether the link can have this profile. A packet that waits gets its capacity in the way
-    /// in which it began to.
+    /// Whether the link can take this profile. A waiting packet gets its capacity in the way in
+    /// which it began to wait.
     pub(super) fn admits(&self, profile: &LinkProfile) -> Result<(), ProfileError> {
         profile.validate()?;
         let waits = self.queue.flows().packets() > 0 || self.access.is_sending();
@@ -103,7 +103,7 @@ impl Link {
         self.change(now, |_| ());
     }
 
-    /// Changes the rate at `now`; behind a rate of nothing, sending begins then.
+    /// Changes the rate at `now`; after a rate of zero, sending begins then.
     fn change(&mut self, now: Nanos, change: impl FnOnce(&mut Self)) {
         let held = self.rate() == Some(0);
         change(self);
@@ -166,7 +166,7 @@ impl Link {
         Some((at.max(self.transmitter.free_at()), sequence))
     }
 
-    /// Does what is to be done at `start`: sends the next packet, if the discipline leaves one.
+    /// Does what is due at `start`: sends the next packet, if the discipline leaves one.
     pub(super) fn transmit(&mut self, start: Nanos) -> Option<Sent> {
         if self.is_on_demand() {
             return self.transmit_on_demand(start);

@@ -5,9 +5,8 @@
 //! delay, and arrives unless its terminal is blocked. Packets and the time go
 //! in by [`Beam::enqueue`]; arrivals come out of [`Beam::poll`].
 //!
-//! Transmissions are computed when someone looks, at the exact times at which
-//! they happen, so the beam's rate and delay do not depend on how punctually
-//! it is polled.
+//! Transmissions are computed at each call, with the exact times at which they happen, so the
+//! beam's rate and delay do not depend on how punctually it is polled.
 
 mod blockage;
 mod capacity;
@@ -179,8 +178,8 @@ impl Beam {
         while self.flight.peek().is_some_and(|next| next.0.due <= now) {
             let Reverse(flown) = self.flight.pop()?;
             let terminal = &mut self.terminals[flown.terminal];
-            // A terminal in a blockage neither hears nor is heard, whatever
-            // is already past its antenna survives.
+            // A terminal in a blockage neither receives nor is received; packets that are already
+            // past its antenna survive.
             let at_antenna = match flown.direction {
                 Direction::Forward => flown.due,
                 Direction::Return => flown.departed,
@@ -238,7 +237,7 @@ impl Beam {
         }
     }
 
-    /// When an allocation comes into force, or a trace goes on.
+    /// When an allocation comes into force, or a trace takes its next step.
     fn next_change(&self, direction: Direction) -> Option<Nanos> {
         let links = self.terminals.iter();
         let steps = links.filter_map(|terminal| terminal.links[direction.index()].next_step());
@@ -246,9 +245,8 @@ impl Beam {
         steps.chain(planned).min()
     }
 
-    /// Start and terminal of the transmission that comes next: the earliest
-    /// that may begin, and among those that wait for the shared capacity the
-    /// one whose packet came first.
+    /// Start and terminal of the next transmission: the earliest that may begin and, among those
+    /// that wait for the shared capacity, the one whose packet came first.
     fn next_transmission(&self, direction: Direction) -> Option<(Nanos, usize)> {
         let shared_free = self.capacity[direction.index()].free_at();
         self.terminals
@@ -257,7 +255,7 @@ impl Beam {
             .filter_map(|(index, terminal)| {
                 let link = &terminal.links[direction.index()];
                 let (ready, sequence) = link.next_ready()?;
-                // What is on demand is granted of the link's own rate.
+                // Capacity on demand is granted from the link's own rate.
                 let free = if link.is_on_demand() { 0 } else { shared_free };
                 Some((ready.max(free), sequence, index))
             })
@@ -330,7 +328,7 @@ impl Beam {
         self.link(terminal, direction).statistics()
     }
 
-    /// How a link's queue has stood since counts were reset.
+    /// How long packets waited in a link's queue, since counts were reset.
     pub fn queue_series(
         &mut self,
         now: Nanos,

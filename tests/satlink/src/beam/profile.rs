@@ -1,4 +1,4 @@
-//! What a link is like, as configuration and control give it.
+//! The properties of a link, as configuration and control give them.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct LinkProfile {
     pub queue: QueueProfile,
     /// Packets arrive only at multiples of this time, in ms; 0 is at once.
     pub bunch_ms: f64,
-    /// Whether capacity has to be asked for; `None` is all of it at once.
+    /// Whether capacity has to be requested; `None` gives all of it at once.
     pub demand: Option<DemandProfile>,
 }
 
@@ -39,8 +39,8 @@ pub struct LinkProfile {
 pub struct DemandProfile {
     /// Length of a frame, in ms.
     pub frame_ms: f64,
-    /// Time from a request, at a frame's beginning, to the first frame that
-    /// can have its slots, in ms: a round trip to whoever grants.
+    /// Time from a request, at a frame's beginning, to the first frame that can have its slots, in
+    /// ms: a round trip to the granting station.
     pub grant_ms: f64,
     /// Part of each frame that the terminal has without asking, from 0 to 1.
     pub constant: f64,
@@ -139,7 +139,7 @@ pub enum Discipline {
     DropTail,
     /// Those, and packets at its head when delay persists (RFC 8289).
     Codel,
-    /// The newest packets of the flow that has most in it; flows take turns by bytes.
+    /// The newest packets of the flow with most bytes in the queue; flows take turns by bytes.
     FairQueue,
 }
 

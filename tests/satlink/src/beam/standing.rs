@@ -10,7 +10,7 @@ const STEP: Nanos = 10_000_000;
 /// Runs of equal samples that are kept; the oldest make room.
 const MAX_RUNS: usize = 1 << 18;
 
-/// For how long the oldest packet in a queue had waited, at even distances of time.
+/// How long the oldest packet in a queue had waited, at regular intervals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueSeries {
     /// Time of the first sample, ns of the machine's monotonic clock.
@@ -23,8 +23,8 @@ pub struct QueueSeries {
 
 /// Samples the age of a queue's head.
 ///
-/// The queue's state is constant between two of its changes, so samples are taken afterwards,
-/// at their exact times, whoever looks whenever.
+/// The queue's state is constant between two changes, so samples are taken afterwards, for their
+/// exact times, independent of when the queue is observed.
 #[derive(Debug)]
 pub(super) struct Standing {
     begin: Nanos,

@@ -6,15 +6,15 @@ use super::Nanos;
 
 /// Counts of one link since it began or was last reset. Bytes are IP bytes.
 ///
-/// Of what came in, each packet is queued, dropped by the queue, or sent; of
-/// what was sent, each is lost, blocked, in flight, or out.
+/// Each incoming packet is queued, dropped by the queue, or sent; each sent one is lost, blocked,
+/// in flight, or out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkStatistics {
     /// Packets offered to the link.
     pub packets_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
-    /// Packets transmitted, whatever became of them: the use of the link.
+    /// Packets transmitted, whatever their fate: the use of the link.
     pub packets_sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,

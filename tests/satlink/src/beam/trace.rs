@@ -2,7 +2,7 @@
 
 use super::{Interval, LossProfile, Nanos};
 
-/// What a link is from a moment on. What is left out is as its profile has it.
+/// The properties of a link from a moment on. Those left out are as in its profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceStep {
     /// When it begins, after the epoch.

@@ -4,8 +4,8 @@ use super::Nanos;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Sends one packet after the other at a given rate, exactly: what a packet's
-/// time leaves below a nanosecond is carried to the next one.
+/// Sends one packet after the other at a given rate, exactly: the fraction of a nanosecond of a
+/// packet's time is carried over to the next one.
 #[derive(Debug, Default)]
 pub(super) struct Transmitter {
     free_at: Nanos,

@@ -76,7 +76,7 @@ pub(crate) fn terminal_statistics(
     (0..beam.terminal_count())
         .map(|terminal| {
             let mut report = |direction| LinkReport {
-                // First of all, so that the others are as of now.
+                // Read first, so that the others are as of now.
                 counts: beam.statistics(now, terminal, direction),
                 rate_bps: beam.own_rate(terminal, direction),
                 allocated_bps: beam.allocation(terminal, direction),

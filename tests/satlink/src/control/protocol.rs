@@ -57,7 +57,7 @@ pub enum Request {
         /// The blockages, relative to the epoch.
         blockages: Vec<BlockageConfig>,
     },
-    /// Has terminals follow a trace from the epoch on.
+    /// Lets terminals follow a trace from the epoch on.
     Trace {
         /// Name of the terminal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub enum Request {
     },
     /// Asks for all counts.
     Stats {},
-    /// Asks how a link's queue has stood since counts were reset.
+    /// Asks how long packets waited in a link's queue since counts were reset.
     Queue {
         /// Name of the terminal.
         terminal: String,

@@ -102,7 +102,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Has a request carried out; `None` when the program is ending.
+    /// Lets a request be carried out; `None` when the program is ending.
     fn ask(&self, request: Request) -> Option<Reply> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.sender.send(Command { request, reply }).ok()?;

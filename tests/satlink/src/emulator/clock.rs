@@ -31,15 +31,14 @@ impl Clock {
             .unwrap_or_default()
     }
 
-    /// A time as wall clocks had it when the program began.
+    /// A time by the wall clock, as it was set when the program began.
     pub(super) fn since_unix_epoch(&self, at: Nanos) -> Duration {
         self.unix_offset + Duration::from_nanos(at)
     }
 }
 
-/// Puts this thread before every ordinary one when it is ready to run, and
-/// lets its timers be exact. Without, a busy machine makes packets late by a
-/// scheduler's slice.
+/// Gives this thread priority over every ordinary one, and makes its timers exact. Without this, a
+/// busy machine makes packets late by a scheduler's slice.
 pub(super) fn ask_for_realtime() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the pointer is valid for the call; 0 is this thread.

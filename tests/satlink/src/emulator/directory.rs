@@ -11,8 +11,8 @@ pub(super) enum Destination {
     Terminal(usize),
     /// To nobody on the beam.
     Unrouted,
-    /// Nowhere: talk of the stack with its link, which a satellite link does
-    /// not carry and which would use up draws of the loss pattern.
+    /// Nowhere: link-local traffic of the network stack, which a satellite link does not carry and
+    /// which would use up draws of the loss pattern.
     LinkLocal,
 }
 

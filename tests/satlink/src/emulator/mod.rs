@@ -164,9 +164,8 @@ impl Emulator {
                 }
             }
             self.deliver()?;
-            // Work that comes meanwhile is done in one go. Waking for every
-            // packet costs twice the processor time, which the end points of
-            // the traffic want.
+            // Work that comes meanwhile is done together. Waking for every packet would cost twice
+            // the processor time, which the end points of the traffic need.
             if !std::mem::take(&mut self.behind) && self.running {
                 thread::sleep(self.gather);
             }
@@ -234,7 +233,7 @@ impl Emulator {
                 }
                 Ok(Some(_)) => self.counts.link_local_packets += 1,
                 Err(error) => {
-                    // Its namespace was deleted; the others go on.
+                    // Its namespace was deleted; the others continue.
                     let name = self.beam.terminal_name(terminal);
                     eprintln!("satlink: the device of terminal {name:?} is gone: {error}");
                     self.terminals[terminal] = None;

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use crate::config::DeviceConfig;
 
-/// Packets that the kernel keeps for a reader that is late. It is large, for
-/// what overflows here is a drop that the emulation did not mean.
+/// Packets that the kernel keeps for a reader that is late. It is large, since an overflow here
+/// would be a drop that the emulation does not intend.
 const TX_QUEUE_PACKETS: u32 = 50_000;
 
 /// Why a device cannot be made.

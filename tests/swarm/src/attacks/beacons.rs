@@ -1,4 +1,4 @@
-//! Beacons that were heard before, and datagrams that are none.
+//! Replayed beacons, and datagrams that are no beacons.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a hostile terminal tries. Each attack says beforehand what the hub
-//! has to make of it; what the others notice is judged from outside.
+//! The attacks of a hostile terminal. Each states beforehand how the hub must react; what other
+//! terminals notice is judged from outside.
 
 mod beacons;
 mod names;
@@ -50,7 +50,7 @@ pub struct Cast {
     pub run: u64,
 }
 
-/// What the hub has to make of an attack's bundles.
+/// How the hub must treat an attack's bundles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expected {
@@ -60,7 +60,7 @@ pub enum Expected {
     Refused,
     /// Each is taken, and nothing comes of it.
     Harmless,
-    /// Whatever the hub says, it and the others go on.
+    /// The hub may answer anything, but it and the others must continue.
     Endured,
 }
 
@@ -136,7 +136,7 @@ impl Attacker {
             sequence: AtomicU64::new(1),
             cast,
         };
-        // An attack on a hub that is not there would tell nothing.
+        // An attack on an unreachable hub would prove nothing.
         attacker.line.up(4, Duration::from_secs(20)).await;
         Ok(attacker)
     }

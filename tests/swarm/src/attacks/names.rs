@@ -71,7 +71,7 @@ fn plan(at: &Attacker) -> Vec<Forged> {
     ]
 }
 
-/// What would end the victim's streams as those of a former run.
+/// Would end the victim's streams as those of a former run.
 fn incarnation(at: &Attacker) -> Vec<Forged> {
     let cast = &at.cast;
     let to = |source, destination| {
@@ -118,7 +118,7 @@ fn signals(at: &Attacker) -> Vec<Vec<u8>> {
     let mut ids: Vec<u64> = at.line.custody().into_iter().map(|(id, _)| id).collect();
     ids.sort_unstable();
     ids.dedup();
-    // Those beside its own may be the victim's.
+    // Numbers next to its own may be the victim's.
     let near = ids
         .iter()
         .flat_map(|id| (-4..=4).map(|off| id.wrapping_add_signed(off)));

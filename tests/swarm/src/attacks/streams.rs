@@ -1,4 +1,4 @@
-//! Payloads that are dear to take in, or promise what they do not keep.
+//! Payloads that are expensive to process, or declare what they do not contain.
 
 use underpass_bundle::wire::{
     CodePoints, Disposition, MAX_RECORD_BYTES, REFUSED, Sequence, SequenceName, encode_signal,
@@ -9,7 +9,7 @@ use underpass_deferred::{Id, wire::Message};
 use super::{Attacker, Build, NORMAL};
 use crate::forge::{Endpoint, Forged, FrameBuilder, MOST, kind};
 
-/// A payload of many frames is filled up to so many bytes.
+/// A payload of many frames is filled up to this many bytes.
 const FULL_BYTES: usize = 1 << 20;
 
 pub const ALL: &[(&str, Build)] = &[
@@ -183,7 +183,7 @@ fn overruns(at: &Attacker) -> Vec<Forged> {
     bundles
 }
 
-/// Places at the end of what a number holds, and behind it.
+/// Offsets at the end of a number's range, and beyond it.
 fn offsets(at: &Attacker) -> Vec<Forged> {
     let first = at.stream(0);
     let mut bundles = at.payloads(2_000, |payload, n| {
@@ -205,7 +205,7 @@ fn offsets(at: &Attacker) -> Vec<Forged> {
     bundles
 }
 
-/// Frames that say they are as long as a number can say.
+/// Frames that declare the largest possible length.
 fn lengths(at: &Attacker) -> Vec<Forged> {
     let lying = |kind, length| {
         let mut payload = at.payload();
@@ -250,7 +250,7 @@ fn runs(at: &Attacker) -> Vec<Forged> {
     (1..=1_000).map(run).collect()
 }
 
-/// Questions and answers about runs that never were.
+/// Questions and answers about runs that never existed.
 fn held(at: &Attacker) -> Vec<Forged> {
     let first = at.stream(0);
     at.payloads(40_000, |payload, n| {

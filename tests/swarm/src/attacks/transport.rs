@@ -1,4 +1,4 @@
-//! Sessions that begin and do not go on, and more of them than one needs.
+//! Sessions that begin and do not continue, and more sessions than needed.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ async fn hold_connections(at: &Attacker, answers: &mut Answers, first: &[u8]) {
             answers.note("not-connected");
             continue;
         };
-        // One that was closed already is found so when it is read.
+        // If it was closed already, the next read shows that.
         let _ = tcp.write_all(first).await;
         connections.push(tcp);
     }

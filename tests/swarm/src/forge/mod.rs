@@ -1,5 +1,5 @@
-//! Bundles and payloads that say whatever one likes: what the project's own
-//! encoders do not let a node say.
+//! Bundles and payloads with arbitrary contents, which the project's own encoders would not
+//! produce.
 
 mod bundle;
 mod frames;

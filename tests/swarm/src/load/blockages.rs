@@ -1,10 +1,8 @@
-//! Blockages as a real link has them: the kernel drops what goes to a terminal
-//! and what comes from it, and nobody is told.
+//! Blockages as on a real link: the kernel silently drops packets to and from a terminal.
 //!
-//! The forward link is cut a hop's delay before the terminal enters, and the
-//! return link that much after: each at the hub's end, where what is then on
-//! its way would be lost. So a bundle that the hub has sent in the last delay
-//! before the entry is lost, and what the terminal has sent before it arrives.
+//! The rules apply at the hub's end. So the forward link is cut a hop's delay before the terminal
+//! enters, and the return link that much after. Bundles that the hub sends within the last delay
+//! before the entry are lost; all that the terminal sends before the entry still arrives.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -19,10 +17,9 @@ use super::chunks::nanos_between;
 use super::ideal::Blocked;
 use crate::hop::SentBeacons;
 
-/// Terminals enter and leave in so many groups at most in the time of a
-/// blockage.
+/// Most groups in which terminals enter and leave within the time of a blockage.
 const GROUPS: usize = 16;
-/// How often the thread looks whether it is to end.
+/// How often the thread checks whether it should end.
 const GLANCE: Duration = Duration::from_millis(50);
 
 const TABLE: &str = "table ip swarm {
@@ -224,7 +221,7 @@ impl Work {
     }
 }
 
-/// Has nft do this in the network namespace of this process.
+/// Runs nft with this text in the network namespace of this process.
 fn nft(text: &str) -> io::Result<()> {
     let mut nft = Command::new("nft")
         .args(["-f", "-"])

@@ -1,4 +1,4 @@
-//! What the hub has made of the offered chunks, beside an ideal fair queue.
+//! Compares the hub's delivery of the offered chunks with an ideal fair queue.
 
 use serde::Serialize;
 
@@ -67,10 +67,9 @@ pub struct Judgement {
 
 /// Judges chunks, which are in the order in which they were offered.
 ///
-/// In the ideal queue a terminal is blocked from the moment at which the kernel
-/// drops what is sent to it, to the first at which the hub can hear it again.
-/// So the time between does not count for a chunk that waits there, and all
-/// that comes behind does.
+/// In the ideal queue a terminal is blocked from the moment when the kernel drops packets to it, to
+/// the first moment when the hub can hear it again. So the time in between does not count for a
+/// chunk that waits there, but all later time does.
 pub fn judge(course: &Course, chunks: &[Chunk], blocked: &[Blocked]) -> Judgement {
     let offered: Vec<Offered> = chunks.iter().map(|chunk| chunk.offered).collect();
     let ideal = departures(course.rate_bps, course.terminals, &offered, blocked);
@@ -167,7 +166,7 @@ pub fn quantile_of(values: &mut [f64], part: f64) -> Option<f64> {
     quantile(values, part)
 }
 
-/// The least of the sorted values that so great a part of them does not exceed.
+/// The least of the sorted values that this part of them does not exceed.
 fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
     let place = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(place.saturating_sub(1)).copied()

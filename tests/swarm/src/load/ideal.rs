@@ -1,5 +1,4 @@
-//! An ideal fair queue: what one sender that knows everything makes of the
-//! same chunks.
+//! An ideal fair queue: how a sender that knows everything would deliver the same chunks.
 //!
 //! A fluid model (generalised processor sharing: Parekh and Gallager 1993). The
 //! terminals with something to send share the rate in equal parts, bit by bit,
@@ -72,7 +71,7 @@ struct Share {
     queue: VecDeque<(usize, f64)>,
     /// Virtual time at which it was blocked.
     blocked: Option<f64>,
-    /// Counts what has made earlier entries in the order void.
+    /// Counts the changes that have made earlier entries in the order invalid.
     version: u64,
 }
 

@@ -27,7 +27,7 @@ use origin::{Log, Origin, Pace};
 const OPENED_PER_S: f64 = 1000.0;
 /// How long all streams may take to be connected.
 const OPENING_TIME: Duration = Duration::from_secs(60);
-/// How often it is tried how late this process comes to its turn.
+/// How often this process measures how late its timers are.
 const PROBE: Duration = Duration::from_millis(10);
 
 /// What is played.
@@ -48,12 +48,12 @@ pub struct Plan {
     pub blocked: usize,
     /// How long each is.
     pub blockage: Duration,
-    /// For how long the streams run before the course that is judged, so that
-    /// as many are blocked and recover as later.
+    /// How long the streams run before the measured course, so that as many terminals are blocked
+    /// and recovering as later.
     pub warm_up: Duration,
     /// The course.
     pub measure: Duration,
-    /// For how long all goes on behind it, so that its last chunks arrive.
+    /// How long everything continues after it, so that its last chunks arrive.
     pub drain: Duration,
     /// The hub's process, where it is on this machine.
     pub hub_pid: Option<u32>,
@@ -203,11 +203,11 @@ impl Plan {
         while origin.connected() < all && start.elapsed() < OPENING_TIME {
             sleep(Duration::from_millis(100)).await;
         }
-        // What opened them is acknowledged.
+        // By now the bundles that opened them are acknowledged.
         sleep(self.fleet.settle).await;
     }
 
-    /// Brings together what was offered and what has come, and judges it.
+    /// Combines what was offered and what has arrived, and judges it.
     fn judge(
         &self,
         course: &Course,

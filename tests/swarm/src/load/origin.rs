@@ -1,5 +1,5 @@
-//! The origin of the paced streams: it offers each one a chunk in each period,
-//! whatever becomes of those before.
+//! The origin of the paced streams: it offers each one a chunk in each period, whatever happens to
+//! earlier ones.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Write};
@@ -14,8 +14,8 @@ use tokio::net::TcpListener;
 
 use super::chunks::{STAMP_BYTES, Stamp, nanos_between};
 
-/// Chunks that are due within so long are offered together, so that thousands
-/// of streams do not take a timer each.
+/// Chunks that are due within this time are offered together, so that thousands of streams do not
+/// need a timer each.
 const TOGETHER: Duration = Duration::from_micros(500);
 
 /// The streams and their pace.
@@ -69,7 +69,8 @@ impl Origin {
             while let Ok((stream, _)) = listener.accept().await {
                 let accepted = accepted.clone();
                 tokio::spawn(async move {
-                    // Who names no stream gets none, and is missed as not connected.
+                    // A connection that names no stream gets none, and its stream counts as not
+                    // connected.
                     if let Ok((number, stream)) = named(stream).await {
                         let mut accepted = accepted.lock().unwrap_or_else(PoisonError::into_inner);
                         accepted.insert(number, stream);

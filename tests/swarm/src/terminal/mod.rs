@@ -46,8 +46,8 @@ pub struct Figures {
     pub complete: u64,
     /// Downloads that did not.
     pub broken: u64,
-    /// Bundles that the engine did not want although their session had taken
-    /// them: a delayed answer cannot be given any more.
+    /// Bundles that the engine refused although their session had taken them: a delayed answer can
+    /// no longer be sent.
     pub refused: u64,
     /// When the last byte of the last download came.
     pub last_byte: Option<Instant>,
@@ -79,7 +79,7 @@ struct Inner {
     engine: Engine,
     hop: Hop,
     downloads: HashMap<StreamKey, Download>,
-    /// When what the engine is given now came to the socket.
+    /// When the input that the engine gets now came to the socket.
     at_socket: Instant,
     armed: Option<Instant>,
     figures: Figures,
@@ -211,8 +211,8 @@ async fn drive(shell: Weak<Shell>) {
 }
 
 impl Shell {
-    /// What the hop has brought by now; each with what follows from it, so
-    /// that it is known when that came to the socket.
+    /// Takes what the hop has brought by now. Each arrival is handled with its effects, so that the
+    /// time when it came to the socket is known.
     fn take_arrivals(&self) {
         while self.with(Inner::take_arrival) {}
     }
