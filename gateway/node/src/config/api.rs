@@ -46,7 +46,7 @@ pub struct TokenConfig {
 }
 
 impl TokenConfig {
-    /// The token's hash, where the configuration has it; none if it is none.
+    /// The token's hash, if the configuration has it; none if that is no valid hash.
     pub fn digest(&self) -> Option<[u8; 32]> {
         let text = self.sha256.as_ref()?.as_bytes();
         let mut digest = [0; 32];

@@ -8,9 +8,9 @@ use toml::{Table, Value};
 const LONGEST_TEXT_BYTES: usize = 4_096;
 /// Error messages show at most this much of a text.
 const SHOWN_CHARS: usize = 40;
-/// Ten years, s: what is kept for longer is not meant.
+/// Ten years, s: a longer time is a mistake.
 pub(super) const TEN_YEARS_S: u64 = 10 * 365 * 86_400;
-/// More bytes than any disk or memory has that a node is given: a pebibyte.
+/// More bytes than any disk or memory of a node has: a pebibyte.
 pub(super) const MOST_BYTES: u64 = 1 << 50;
 
 /// Tells a number that is beyond its bounds.
@@ -27,8 +27,8 @@ pub(super) fn check_within(
     }
 }
 
-/// Tells each text that is empty, too long, or has control characters: a path with a
-/// NUL is none, and a name with a line feed breaks the line of whatever shows it.
+/// Reports each text that is empty, too long, or has control characters: a path must not contain
+/// NUL, and a name with a line feed would break the line in which it is shown.
 pub(super) fn check_texts(table: &Table, problems: &mut Vec<String>) {
     for (key, value) in table {
         check_text(key, value, problems);

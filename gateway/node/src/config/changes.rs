@@ -1,5 +1,5 @@
-//! What differs between two configurations as they are written, and whether a
-//! running node can take it over.
+//! The differences between two configurations as they are written, and whether a running node can
+//! apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::default_class_tables;
 
-/// The most of a value that is shown, characters.
+/// Most characters of a value that are shown.
 const SHOWN: usize = 80;
 
 /// Arrays of tables whose entries have a name of their own, and the key that
@@ -141,8 +141,8 @@ pub fn between(before: &Table, after: &Table) -> Vec<Change> {
     changes
 }
 
-/// Where no classes are written, the default ones are in force: what is written of
-/// these by name is a change of them.
+/// If no classes are written, the default ones are in force, and later written classes of the same
+/// names count as changes of these.
 fn with_classes(table: &Table) -> Table {
     let mut table = table.clone();
     table.entry("class").or_insert_with(|| {
@@ -164,7 +164,7 @@ fn compare_tables(
         place.push(key.clone());
         match (before.get(key), after.get(key)) {
             (Some(before), Some(after)) => compare(place, before, after, changes),
-            // A table that is not written is one without keys.
+            // A missing table counts as one without keys.
             (Some(before @ Value::Table(_)), None) => compare(place, before, &empty, changes),
             (None, Some(after @ Value::Table(_))) => compare(place, &empty, after, changes),
             (Some(before), None) => one_sided(place, before, true, changes),
@@ -250,8 +250,7 @@ fn identity(place: &[String]) -> Option<&'static str> {
     named.map(|(_, key)| *key)
 }
 
-/// The entries of an array of tables by their names, if all have one that is
-/// theirs alone.
+/// The entries of an array of tables by their names, if all have unique ones.
 fn entries<'a>(array: &'a [Value], key: &str) -> Option<Vec<(String, &'a Table)>> {
     let named = array.iter().map(|value| {
         let table = value.as_table()?;

@@ -64,7 +64,7 @@ impl ControlConfig {
         named.unwrap_or_else(|| state_dir.join("control.sqlite"))
     }
 
-    /// Whether the token goes over the network for all to read.
+    /// Whether the token is sent over the network unencrypted.
     pub fn is_exposed(&self) -> bool {
         let host = self.url.parse::<Uri>().ok();
         let host = host

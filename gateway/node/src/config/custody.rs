@@ -38,7 +38,7 @@ pub enum CustodyDialect {
     Bplib,
 }
 
-/// The store takes so many of its files beside what is in custody.
+/// How many files the store uses beside those of the bundles in custody.
 pub const SPARE_SEGMENTS: u64 = 6;
 /// And so many times what is in custody.
 pub const FILES_PER_CUSTODY: u64 = 2;
@@ -125,7 +125,7 @@ impl CustodyConfig {
         self.durability == Some(Durability::Disk)
     }
 
-    /// What the store's files take of the disk at most.
+    /// Most bytes of disk that the store's files take.
     pub fn most_file_bytes(&self) -> u64 {
         let custody = self.quota_bytes.saturating_mul(FILES_PER_CUSTODY);
         custody.saturating_add(self.segment_bytes.saturating_mul(SPARE_SEGMENTS))

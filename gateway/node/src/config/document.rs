@@ -43,8 +43,7 @@ impl Document {
         Document::beside(&path, text)
     }
 
-    /// A main file's text that is not written yet, with the fragments that are
-    /// there.
+    /// The text of a main file that is not written yet, with the existing fragments.
     ///
     /// # Errors
     /// As for [`Document::read`].
@@ -100,8 +99,8 @@ impl Document {
     /// # Errors
     /// For an unknown or malformed key, with its file and line.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        // A file is parsed behind as many blanks as the files before it have
-        // bytes, so that each place of a text has a number of its own.
+        // Each file is parsed after as many blanks as the earlier files have bytes, so that each
+        // place in the texts has a unique number.
         let padded: Vec<String> = self
             .files
             .iter()
@@ -137,7 +136,7 @@ impl Document {
         let message = error.message().to_owned();
         let place = match error.span() {
             Some(span) => self.place(span.start),
-            // What is missing is missing everywhere.
+            // A missing key has no place in any file.
             None => Place {
                 path: self.path().to_owned(),
                 line: None,
@@ -236,8 +235,8 @@ fn unreadable(path: &Path, source: std::io::Error) -> ConfigError {
     }
 }
 
-/// The fragments of a file, by name. What an editor leaves (hidden files, other
-/// endings) is none.
+/// The fragments of a file, by name. Files that an editor leaves (hidden files, other endings) are
+/// not fragments.
 fn fragments(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let folder = path.with_file_name(FRAGMENTS);
     let failed = |source| unreadable(&folder, source);
@@ -389,7 +388,7 @@ mod tests {
         std::fs::write(&file, listing.text().unwrap()).unwrap();
         assert_eq!(nodes(true), [10, 11]);
         assert_eq!(nodes(false), [10]);
-        // Nothing but terminals can be said there.
+        // That file may contain only terminals.
         for wrong in [
             "[api]\nlisten = \"0.0.0.0:80\"\n",
             "[[terminal]]\nnode = 12\n",

@@ -1,4 +1,4 @@
-//! What must hold of `[edge]` beyond its grammar.
+//! Checks of `[edge]` beyond its grammar.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -46,8 +46,8 @@ fn check_order(rules: &[ClassRule], problems: &mut Vec<String>) {
         ));
     }
     let all = rules.iter().position(ClassRule::matches_all);
-    // Rules of flows are asked again when these begin, without those before them
-    // that are about connections.
+    // Rules with keys for flows are applied again when flows begin, without earlier rules that
+    // concern connections.
     let is_dead = |rule: &ClassRule| !rule.is_of_flows() && rule.hosts.is_none();
     if let Some(all) = all
         && let Some(dead) = rules[all + 1..].iter().position(is_dead)

@@ -39,13 +39,13 @@ impl ConvergenceLayer {
         !matches!(self, ConvergenceLayer::Tcpcl | ConvergenceLayer::Quic)
     }
 
-    /// Whether nothing below bundles keeps to what the link carries.
+    /// Whether nothing below the bundles limits the rate to what the link carries.
     fn needs_rate(self) -> bool {
         matches!(self, ConvergenceLayer::Udp | ConvergenceLayer::Ltp)
     }
 
-    /// The port of the beacons beside sessions at this one, where it is not
-    /// configured: QUIC has its UDP port for itself.
+    /// The default port of beacons beside sessions at this port: QUIC needs its UDP port for
+    /// itself.
     pub fn beacon_port(self, sessions: u16) -> u16 {
         match self {
             ConvergenceLayer::Tcpcl
@@ -163,15 +163,14 @@ pub const GUESSED_RTT: Duration = Duration::from_millis(600);
 /// What is known of a hop without having been configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KnownLink {
-    /// What it carried from this node when that was last measured, bit/s of IP
-    /// bytes.
+    /// Its capacity from this node when last measured, bit/s of IP bytes.
     pub capacity_bps: Option<u64>,
     /// Its round-trip time without load.
     pub rtt: Option<Duration>,
 }
 
 impl KnownLink {
-    /// Where the estimate of what the hop carries starts, bit/s of IP bytes.
+    /// The start of the estimate of the hop's capacity, bit/s of IP bytes.
     pub(super) fn hint_bps(&self, hint: Option<u64>, most: Option<u64>) -> Option<u64> {
         let first = hint.or(self.capacity_bps)?;
         Some(most.map_or(first, |most| first.min(most)))
@@ -193,13 +192,13 @@ impl PathConfig {
         self.known.rtt(self.rtt_ms)
     }
 
-    /// Where the estimate of what the path carries starts, bit/s of IP bytes.
+    /// The start of the estimate of the path's capacity, bit/s of IP bytes.
     pub fn hint_bps(&self) -> Option<u64> {
         self.known.hint_bps(self.rate_hint_bps, self.send_rate_bps)
     }
 
-    /// Whether sessions of this path can go on under another configuration of
-    /// it: it leads the same way to the same neighbour, always or on demand.
+    /// Whether sessions of this path can continue under another configuration of it: it leads in
+    /// the same way to the same neighbour, and both are always up, or both on demand.
     pub fn is_same_way(&self, other: &PathConfig) -> bool {
         let way = |path: &PathConfig| {
             let from = (path.local, path.listen, path.interface.clone());
@@ -256,7 +255,7 @@ impl PathConfig {
         mptcp::check(&at, layer, self.mptcp, &self.mptcp_endpoints, problems);
     }
 
-    /// What authenticates nobody is for one address, and listens there.
+    /// A layer without authentication serves one address, and listens there.
     fn check_listen(&self, at: &str, problems: &mut Vec<String>) {
         let ecla = self.convergence_layer == ConvergenceLayer::Ecla;
         if ecla == self.announces.is_empty() {

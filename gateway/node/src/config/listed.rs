@@ -10,8 +10,8 @@ use toml::Table;
 /// The file's name.
 const NAME: &str = "terminals.toml";
 
-/// What the service says of terminals. It can say nothing else: other keys
-/// would let it, or who gets at the state folder, configure the node.
+/// The service's list of terminals. It has no other keys: they would let the service, or anybody
+/// with access to the state folder, configure the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listing {
@@ -62,7 +62,7 @@ impl Listing {
         ))
     }
 
-    /// Without those that are written by hand: there the operator has said more
+    /// Without the terminals that are configured by hand: the operator has said more about these
     /// than the service knows.
     pub(super) fn beside(mut self, written: &Table) -> Listing {
         let terminals = written.get("terminal").and_then(|value| value.as_array());

@@ -8,7 +8,7 @@ use underpass_bare::LtpLimits;
 use super::Config;
 use super::bounds::check_within;
 
-/// Neighbours that may have the most beyond their own part at once.
+/// How many neighbours may have the maximum beyond their own part at once.
 const COMMON_PARTS: u64 = 2;
 
 /// `[ltp]`: what each neighbour over LTP may take of this node.
@@ -87,8 +87,8 @@ impl LtpConfig {
 }
 
 impl Config {
-    /// Memory for blocks that come in that all neighbours over LTP have in common,
-    /// beyond what each has for itself, bytes.
+    /// Memory for incoming blocks that all neighbours over LTP share, beyond what each has for
+    /// itself, bytes.
     pub fn ltp_common_bytes(&self) -> usize {
         let most = self.whole_mru_bytes().saturating_mul(2);
         let beyond = most.saturating_sub(self.ltp.receive_bytes as u64);

@@ -207,10 +207,10 @@ impl Config {
         }
     }
 
-    /// What was read, with all that is wrong with it.
+    /// The configuration that was read, with all its problems.
     ///
     /// # Errors
-    /// When a key is unknown or malformed: nothing can be said of the others.
+    /// When a key is unknown or malformed: the others cannot be checked then.
     pub fn examine(document: &Document) -> Result<(Config, Vec<String>), ConfigError> {
         let mut config: Config = document.parse()?;
         let mut problems = config.problems();
@@ -314,8 +314,7 @@ impl Config {
     /// The rules that give connections their class.
     ///
     /// # Errors
-    /// When a rule names a class that there is not; [`Config::of`] has
-    /// refused such a file.
+    /// When a rule names a class that does not exist; [`Config::of`] refuses such a file.
     pub fn classifier(&self) -> Result<Classifier, UnknownClass> {
         let named = |name: &str| class_named(&self.classes, name);
         let default = named(&self.streams.default_class)
@@ -437,7 +436,7 @@ impl Config {
         self.check_routes(problems);
     }
 
-    /// A terminal's own keys are of a path, too: a listener must be left for it.
+    /// A terminal's own keys describe a path, too, so a listener must be left for it.
     fn check_terminal_paths(&self, problems: &mut Vec<String>) {
         for terminal in &self.terminals {
             let node = terminal.node;
@@ -458,7 +457,7 @@ impl Config {
         }
     }
 
-    /// A packet is counted for one hop, so its destination must be of one.
+    /// A packet is counted for one hop, so its destination must belong to only one.
     fn check_networks(&self, problems: &mut Vec<String>) {
         let paths = self.paths.iter();
         let paths = paths.map(|path| (format!("path {:?}", path.name), &path.networks));
@@ -480,7 +479,7 @@ impl Config {
         }
     }
 
-    /// One problem for each route that has any: the first to be mended.
+    /// At most one problem for each route: the first one.
     fn check_routes(&self, problems: &mut Vec<String>) {
         let neighbours = self.neighbours();
         let mut routed = BTreeSet::new();
@@ -510,7 +509,7 @@ impl Config {
                     continue;
                 }
             };
-            // A route to a neighbour itself says whether custody is taken.
+            // A route to a neighbour through itself only says whether custody is taken.
             let detour = neighbours.contains(&node) && route.via != node;
             let problem = if !routed.insert(node) {
                 "is there twice".to_owned()

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::{Config, ConvergenceLayer};
 use crate::path_manager::{Endpoint, EndpointKind, MOST_ENDPOINTS, Wanted};
 
-/// Subflows beside the first, and addresses of a peer, that a connection is
-/// allowed at least: by as many paths as there usually are.
+/// The least limit of a connection's subflows beside the first, and of a peer's addresses: enough
+/// for the usual number of paths.
 const SUBFLOWS: u32 = 4;
 
 /// An address of this node that MPTCP connections use beside that of their
@@ -116,7 +116,7 @@ impl Config {
         let begun = self.paths.iter().flat_map(|path| &path.mptcp_endpoints);
         let begun = begun.map(|endpoint| endpoint.endpoint(EndpointKind::Subflow));
         let told = self.listeners.iter().flat_map(|listener| {
-            // One that listens at every address has these, too.
+            // A listener at every address includes these, too.
             let at = listener.listen;
             let port = (!at.ip().is_unspecified()).then_some(at.port());
             let endpoints = listener.mptcp_endpoints.iter();

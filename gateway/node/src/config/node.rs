@@ -32,13 +32,13 @@ impl Role {
     }
 }
 
-/// Shards where it is not said how many; more would leave each little to do.
+/// Most shards by default; more would leave each little to do.
 const MOST_SHARDS: usize = 16;
 /// Characters of this node's name at most.
 const MOST_NAME_CHARACTERS: usize = 64;
 /// Characters of any node's name at most: dtn://NAME/ is taken from a neighbour.
 const MOST_CHARACTERS_OF_OTHERS: usize = MOST_NAME_BYTES - "///".len();
-/// An access log that begins anew more often keeps too little.
+/// An access log that is begun again more often keeps too little.
 const LEAST_ACCESS_BYTES: u64 = 64 << 10;
 
 /// Whether a text is the name of a node in the dtn scheme (RFC 9171 §4.2.5.1.1), of
@@ -221,8 +221,8 @@ impl Default for LogConfig {
 
 impl LogConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
-        // A word that is no level would be the name of a part of the program, and all
-        // others would be silent.
+        // A word that is no level would name a part of the program, and all other parts would log
+        // nothing.
         let is_level = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
         let wrong = self.level.split(',').find(|word| !is_level(word));
         if let Some(word) = wrong {

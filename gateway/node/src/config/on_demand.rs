@@ -85,9 +85,9 @@ pub struct AskedSettings {
 
 /// The longest of these times: a day, s.
 const LONGEST_S: f64 = 86_400.0;
-/// The shortest pauses, s: what is shorter would let it flap.
+/// The shortest pauses, s: with shorter ones the path would flap.
 const LEAST_PAUSE_S: f64 = 1.0;
-/// The helper is asked for each command; it is to answer.
+/// The longest time of a command, s: the helper must answer each request.
 const LONGEST_COMMAND_S: f64 = 600.0;
 
 fn check_time(

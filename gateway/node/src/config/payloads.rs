@@ -9,7 +9,7 @@ use underpass_payloads::Limits;
 use super::Config;
 use super::bounds::{MOST_BYTES, check_within};
 
-/// Bundles that are longer go to the disk, bytes.
+/// Longer bundles are written to disk, bytes.
 const MOST_IN_MEMORY: u64 = 16 << 20;
 
 /// `[payloads]`: payloads that are too long for memory are files.
@@ -50,8 +50,8 @@ impl PayloadsConfig {
 }
 
 impl Config {
-    /// What may be on disk; none where nothing may. Bundles that are secured
-    /// need their whole payload in memory.
+    /// The limits of payloads on disk; none if none may be there. Secured bundles need their whole
+    /// payload in memory.
     pub fn long_payloads(&self) -> Option<Limits> {
         let PayloadsConfig {
             quota_bytes,
@@ -61,7 +61,7 @@ impl Config {
         (quota_bytes > 0 && !secured).then_some(Limits {
             quota_bytes,
             payload_bytes: max_payload_bytes,
-            // A full disk stalls custody, and with it whatever goes by streams.
+            // A full disk stalls custody, and with it all streams.
             leave_free_bytes: match self.custody.is_durable() && self.custody.dir.is_none() {
                 true => self.custody.most_file_bytes(),
                 false => 0,
@@ -74,12 +74,12 @@ impl Config {
         self.custody.quota_bytes / 4
     }
 
-    /// Bundles that announce more bytes go to the disk, where any do.
+    /// Bundles that announce more bytes are written to disk, if any are.
     pub fn long_above_bytes(&self) -> u64 {
         self.whole_mru_bytes().min(MOST_IN_MEMORY)
     }
 
-    /// No longer bundle comes into memory as things are, bytes.
+    /// The largest bundle that comes into memory at present, bytes.
     pub fn in_memory_bytes(&self) -> u64 {
         match self.long_payloads() {
             Some(_) => self.long_above_bytes(),
@@ -102,9 +102,8 @@ impl Config {
         long.map_or(store, |limits| store.max(limits.payload_bytes + beside))
     }
 
-    /// The largest bundle that is taken where nobody has told its length before all of it
-    /// has come, bytes: on the disk it needs its room twice then, and leaves as much to
-    /// others.
+    /// The largest bundle that is taken if its length is unknown before all of it has come, bytes:
+    /// it then needs its room on disk twice, and must leave as much to others.
     pub fn spooled_mru_bytes(&self) -> u64 {
         let most = self
             .long_payloads()

@@ -19,7 +19,7 @@ const BAUD: u32 = 4_800;
 const GPSD: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2947);
 const INTERVALS_MS: RangeInclusive<u64> = 100..=3_600_000;
 const INTERVAL_MS: u64 = 1_000;
-/// What does not move need not be told each second.
+/// A fixed position need not be reported each second.
 const FIXED_INTERVAL_MS: u64 = 60_000;
 
 /// `[positions]`: the receiver, and how often a position is reported.
@@ -142,7 +142,7 @@ impl TryFrom<Table> for PositionsConfig {
 }
 
 impl Table {
-    /// A key of another source would be without effect.
+    /// A key of another source would have no effect.
     fn check_keys(&self) -> Result<(), String> {
         let (kind, keys): (_, &[&str]) = match self.source {
             Kind::Gpsd => ("gpsd", &["address", "device", "replay"]),

@@ -1,4 +1,4 @@
-//! What a provider may set of this node from afar.
+//! What a provider may set remotely on this node.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which classes can be sent to which neighbours at all, by whatever path.
+//! Checks which classes can be sent to which neighbours on any path.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use super::{ClassSettings, Config, PathDirection};
 const NAMED: usize = 5;
 
 impl Config {
-    /// What no path may carry would wait without a word. The first class has to reach
-    /// every neighbour, since custody is released by it; another one may be meant for
-    /// some of them.
+    /// Bundles that no path may carry would wait silently. The first class has to reach every
+    /// neighbour, since it carries custody signals; other classes may be meant for some neighbours
+    /// only.
     pub(super) fn check_reach(&self, problems: &mut Vec<String>) {
         let all = self.neighbours();
         let sent_to = self.reached(|_| true, |_| true);
@@ -64,7 +64,7 @@ impl Config {
         self.classes.iter().filter_map(of_class).collect()
     }
 
-    /// The neighbours that a class may be sent to by a path of its policy.
+    /// The neighbours to which a class may be sent on a path of its policy.
     fn reached_by(&self, class: &ClassSettings) -> BTreeSet<u64> {
         let named =
             |name: &str| class.paths.is_empty() || class.paths.iter().any(|own| own == name);
@@ -85,7 +85,7 @@ impl Config {
         let accepted = self.accepted_hops().filter(|hop| {
             let listeners = self.listeners.iter().map(|listener| &listener.name);
             let mut ways = listeners.filter(|name| hop.comes_by(name));
-            // That there is none is told by itself.
+            // Having none is reported separately.
             let comes = self.listeners.is_empty() || ways.any(|name| named(name));
             comes && may(hop.direction, hop.meter.is_some())
         });

@@ -139,7 +139,7 @@ impl Config {
     /// The keepalive of a path that has a meter, or has none, s; 0 for none.
     pub fn keepalive_s(&self, is_metered: bool) -> u16 {
         let usual = self.tcp.keepalive_s;
-        // Without beacons nothing else tells that a peer is silent.
+        // Without beacons, nothing else shows that a peer is silent.
         match is_metered && usual > 0 && self.has_beacons() {
             true => usual.max(self.tcp.metered_keepalive_s),
             false => usual,

@@ -78,7 +78,7 @@ pub struct TerminalDialConfig {
     pub max_connections: Option<usize>,
 }
 
-/// What is dialled otherwise than for all, by the terminals' nodes.
+/// The dial settings that differ from the common ones, by the terminals' nodes.
 pub(super) fn dialled_otherwise(terminals: &[TerminalConfig]) -> HashMap<u64, PeerDialConfig> {
     let own = terminals.iter().filter_map(|terminal| {
         let dial = terminal.dial.clone()?;
@@ -135,7 +135,7 @@ pub struct AcceptedHop {
     others: Vec<String>,
     /// Most that is sent, bit/s of IP bytes.
     pub send_rate_bps: Option<u64>,
-    /// Where the estimate of what its link carries starts, bit/s of IP bytes.
+    /// The start of the estimate of its link's capacity, bit/s of IP bytes.
     pub hint_bps: Option<u64>,
     /// Rate from the terminal, bit/s of IP bytes.
     pub receive_rate_bps: Option<u64>,
