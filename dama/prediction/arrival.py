@@ -1,4 +1,4 @@
-"""When a vehicle enters an obstruction and leaves it again: distributions, told as quantiles."""
+"""When a vehicle enters an obstruction and leaves it: distributions, reported as quantiles."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from dama.prediction.forecast import Errors
 from dama.prediction.profile import ACCELERATION, Profile
 from dama.prediction.speed import QUEUED, Pace
 
-# The quantiles that are told.
+# The quantiles that are reported.
 _FIRST, _LAST = 0.1, 0.9
-# The tenths, three, five, seven and nine, of a normal distribution, each as probable.
+# The quantiles 0.1, 0.3, 0.5, 0.7 and 0.9 of a normal distribution: five equally probable values.
 _NORMAL = (-1.2816, -0.5244, 0.0, 0.5244, 1.2816)
-# One standard deviation of the speed that is driven, as a part of it, before the drive has shown
-# another one: what drivers change in half a minute on a road whose speed the map says, and on any
-# other.
+# One standard deviation of the speed, as a part of it, until the drive has shown its own: how much
+# drivers change their speed in half a minute where the map gives the road's speed, and elsewhere.
 _SPEED_KNOWN = 0.09
 _SPEED_UNKNOWN = 0.15
-# The same of place, in m along the road, and of what a tunnel's ends are drawn by.
+# One standard deviation of the vehicle's place along the road and of a tunnel's drawn ends, in m.
 _PLACE_M = 8.0
-# What holds vehicles up and is on no map, each so many seconds of driving, and how often for how
-# long: for one of these waits. By how many traffic lights are on the way: how long they hold a
-# vehicle up, and how probably. Each is red for one in two, mostly for half a minute at most; of
-# more lights, more may be green, one after the other.
+# A delay that is on no map comes once in `_HELD_UP_EACH_S` of driving; `_HELD_UP` are the shares of
+# the three lengths of it. `_AT_LIGHTS` gives, by the number of traffic lights on the way, how long
+# they hold a vehicle up and how probably. A light is red for one vehicle in two, mostly for half a
+# minute at most; of several lights in a row, several may be green.
 _HELD_UP_EACH_S = 300.0
 _HELD_UP = (0.4, 0.35, 0.25)
 _AT_LIGHTS = (
@@ -36,8 +35,8 @@ _AT_LIGHTS = (
     ((12.0, 0.25), (32.0, 0.32), (60.0, 0.3)),
 )
 _AT_NONE = [1.0 - math.fsum(part for _, part in waits) for waits in _AT_LIGHTS]
-# Both together, by lights: how long, how probably, and by how much more so for a vehicle that
-# something else holds up, too: at lights that takes about as long.
+# Both together, by number of lights: how long, how probably, and what a certain further delay would
+# add to that probability. The further delay is taken to be as long as a wait at lights.
 _HOLDS = [
     [
         (0.0, none, -none),
@@ -48,23 +47,24 @@ _HOLDS = [
     ]
     for waits, none in zip(_AT_LIGHTS, _AT_NONE, strict=True)
 ]
-# A queue goes on up to the portal at most, and no further than so. It ends at these parts of the
-# way, each with where the part begins that it stands for.
+# A queue reaches to the portal at most, and no further than `_QUEUE_M`. It ends at one of these
+# parts of that way; each comes with the beginning of the stretch that it stands for.
 _QUEUED_MPS = 0.5
 _QUEUE_M = 250.0
 _QUEUE_ENDS = ((0.0, 0.0), (0.3, 0.15), (0.7, 0.5), (1.0, 1.0))
-# Queues move by fits and starts: one standard deviation of how long one takes, as a logarithm.
+# Queues move unevenly: one standard deviation of the logarithm of the time that one takes.
 _QUEUE_SPREAD = 0.4
-# Who starts, turns or brakes is as slow for some seconds, too.
+# A vehicle that starts, turns or brakes is as slow as in a queue for some seconds.
 _LEAST_QUEUE_S = 3.0
-# A median so near to what is expected of one of the ways is one of it.
+# A median this near to the expected times of a way belongs to that way.
 _BETWEEN_S = 2.0
-# A standing vehicle waits for so much longer, each as probable, or for parts of what it has stood.
+# How much longer a standing vehicle waits, equally probable: seconds, plus a part of the time that
+# it has stood.
 _WAITS = ((2.0, 0.0), (6.0, 0.05), (12.0, 0.1), (24.0, 0.5), (40.0, 1.5))
 
 
 class Quantiles(NamedTuple):
-    """When something comes, in seconds from now: with a tenth, a half, nine tenths it has come."""
+    """The times by which something has come with probability 0.1, 0.5, 0.9, in s from now."""
 
     p10_s: float
     p50_s: float
@@ -72,10 +72,9 @@ class Quantiles(NamedTuple):
 
 
 Arrival: TypeAlias = tuple[float, float, float, bool]
-"""A possible entry and exit, in seconds from now, behind its weight.
+"""The weight of a possible passage, its entry and exit in s from now, and whether it is foreseen.
 
-Last comes whether it is foreseen: False where something that nobody can foresee holds the vehicle
-up.
+It is not foreseen where something unpredictable holds the vehicle up.
 """
 
 
@@ -87,10 +86,10 @@ def arrivals(
     stood_s: float | None,
     weight: float = 1.0,
 ) -> list[Arrival]:
-    """Return the ways in which a passage may come, with weights that add up to its weight.
+    """Return the possible times of a passage, with weights that add up to `weight`.
 
-    The vehicle is so far on the profile's first road; `stood_s` is how long it has been standing,
-    None while it moves.
+    `offset_m` is how far along the profile's first road the vehicle is; `stood_s` is how long it
+    has been standing, None while it moves.
     """
     away_m = max(profile.approach_m - offset_m, 0.0)
     factor = pace.factor(is_known=profile.is_known)
@@ -101,7 +100,7 @@ def arrivals(
     spread = errors.spread(_SPEED_KNOWN if profile.is_known else _SPEED_UNKNOWN)
     place_s = _PLACE_M / max(here_mps, now_mps, 1.0)
     holds: list[tuple[float, float]]
-    # How unsteady a queue is; and how long it takes there over what the place is not known by.
+    # How uneven the queue is, and the time at its pace for the uncertainty of the place.
     queue_spread = queue_place_s = 0.0
     if stood_s is not None:
         holds = [(wait_s + part * stood_s, 1.0 / len(_WAITS)) for wait_s, part in _WAITS]
@@ -122,7 +121,7 @@ def arrivals(
     foreseen = 1 if is_free else len(holds)
     spread_s = math.hypot(spread * entry_s, place_s)
     each = weight / len(_NORMAL)
-    # The last end of a queue is at the portal, up to which its pace is the vehicle's.
+    # In the last case the queue reaches the portal: the vehicle has the queue's pace up to there.
     later = [
         (
             wait_s,
@@ -134,11 +133,11 @@ def arrivals(
     ]
     found = []
     for deviation in _NORMAL:
-        # Half the speed takes longer by more than twice the speed saves.
+        # Half the speed costs more time than twice the speed saves.
         comes_s = entry_s + spread_s * math.expm1(spread * deviation) / spread
         through_s = inside_s * math.exp(spread * deviation)
         slowed = math.exp(queue_spread * deviation)
-        # Nobody foresees a queue to move faster or more slowly than it does.
+        # Only the queue's present pace counts as foreseen.
         is_steady = not queue_spread or deviation == 0.0
         for wait_s, unsure_s, part, is_foreseen in later:
             enters_s = comes_s + wait_s * slowed + deviation * unsure_s
@@ -149,12 +148,12 @@ def arrivals(
 
 
 def _held_inside(points: Iterable[Arrival], lights: int) -> Iterator[Arrival]:
-    """Yield the ways in which a passage may come that meets so many lights behind the portal."""
+    """Yield the possible times of a passage with this many lights behind the portal."""
     lights = min(lights, len(_AT_LIGHTS) - 1)
     at_lights, through = _AT_LIGHTS[lights], _AT_NONE[lights]
     for weight, entry_s, exit_s, is_foreseen in points:
         if not is_foreseen:
-            # Who is held up before it leaves late in any case, and these cost as much to sort.
+            # A vehicle held up before the portal leaves late anyway; more points only cost sorting.
             yield weight, entry_s, exit_s, is_foreseen
             continue
         yield weight * through, entry_s, exit_s, is_foreseen
@@ -167,10 +166,9 @@ Moment: TypeAlias = tuple[float, float, bool]
 
 
 def median_and_range(moments: Iterable[Moment]) -> Quantiles:
-    """Return the quantiles of moments, each with its weight behind it, and whether it is foreseen.
+    """Return the quantiles of weighted moments; each stands for the times around it.
 
-    Each stands for those around it. The median is that of what is foreseen, at least the first
-    quantile and at most the last.
+    The median is that of the foreseen moments alone, kept between the first and last quantile.
     """
     ordered = sorted(moments)
     first, last = _quantiles(ordered, (_FIRST, _LAST))
@@ -181,8 +179,8 @@ def median_and_range(moments: Iterable[Moment]) -> Quantiles:
 def of_ways(by_way: Sequence[Sequence[Moment]]) -> Quantiles:
     """Return the quantiles of the moments of several ways.
 
-    Where one way is short and the other one long, nobody comes in between: a median there is that
-    of the way that it is the nearest to.
+    Where one way is short and the other long, no vehicle comes at a time between them. A median
+    that falls there is replaced by the median of the nearest way.
     """
     found = median_and_range(itertools.chain.from_iterable(by_way))
     if len(by_way) == 1:
@@ -221,10 +219,9 @@ def _quantiles(
 
 
 def _queue_ends(slow_s: float, queued_s: float) -> Iterator[tuple[float, float]]:
-    """Yield at which parts of the way to a portal a queue ends, each with how probably.
+    """Yield the parts of the way to a portal at which a queue may end, each with its probability.
 
-    As likely as not, it goes on for as long as it has lasted: it lasts for so much longer with the
-    part that it has lasted of both together.
+    A queue that has lasted for t s lasts for another x s with probability t / (t + x).
     """
     lasted_s = max(slow_s, _LEAST_QUEUE_S)
 
@@ -237,7 +234,7 @@ def _queue_ends(slow_s: float, queued_s: float) -> Iterator[tuple[float, float]]
 
 
 def _sped_up(now_mps: float, free_mps: float, away_m: float, free_s: float) -> float:
-    """Return the time to a place for a vehicle that is slower than it would be."""
+    """Return the time to a place for a vehicle that is slower than its free speed."""
     if free_mps**2 - now_mps**2 > 2.0 * ACCELERATION * away_m:
         final = math.sqrt(now_mps**2 + 2.0 * ACCELERATION * away_m)
         return max((final - now_mps) / ACCELERATION, free_s)

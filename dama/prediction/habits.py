@@ -1,9 +1,10 @@
 """What a vehicle has driven before, and how probably it drives so again.
 
-A remembered drive is the roads of the map that it took, in order. Where a vehicle goes on is a
-mixture: each remembered drive that has passed here goes on as it did, and what is left goes where
-the map says that traffic goes. Each turn taken as on a remembered drive speaks for it, the more the
-fewer of the others would have taken it; so a drive made once is recognised after a few junctions.
+A remembered drive is the roads of the map that it took, in order. The prediction of a vehicle's way
+is a mixture: each remembered drive that passed here has a probability, and the rest follows the
+map's division of traffic. Each turn that agrees with a remembered drive makes that drive more
+probable, the more so the fewer vehicles take that turn. So a drive made once is recognised after a
+few junctions.
 """
 
 from __future__ import annotations
@@ -14,30 +15,31 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import NamedTuple
 
-# What is remembered of one vehicle, at most: drives, and roads of each.
+# The most drives remembered of one vehicle, and the most roads of each.
 MOST_DRIVES = 16
 MOST_ROADS = 256
-# A drive that is cut at the bound goes on with its last roads.
+# A drive that is cut at the bound continues as a new one that begins with its last roads.
 OVERLAP = 64
 _HOUR_MS = 3_600_000
 _DAY_HOURS = 24.0
-# What is seen once counts half after so long, and is forgotten when it counts less than this.
+# A drive's weight halves in this time; a drive of less than the least weight is forgotten.
 _HALVED_MS = 30 * 86_400_000
 _FORGOTTEN = 0.1
-# Two drives of which this part is the same, in order, are the same drive.
+# Two drives are the same if they share this part of their roads, in order.
 _SAME = 0.9
-# Another drive is one, too, that is made at another time of the day: it is driven at another pace.
+# Beyond this difference in the hour of the day, drives are different: their pace differs.
 _SAME_HOURS = 2.0
-# What speaks for any other way, where a drive made once speaks with 1; and how surely a vehicle on
-# a remembered drive takes its next turn, and all of those that are told ahead.
+# The weight of all other ways together, where a drive made once has 1; the probability that a
+# vehicle on a remembered drive takes its next turn; and the most that all remembered drives get.
 _FREE = 0.5
 _KEPT = 0.97
 _MOST = 0.98
-# Who came to the same road from another one is as likely as not on another drive.
+# A vehicle that came to the same road from another one is as likely as not on another drive.
 _JOINED = 0.5
-# Who comes to a road again after fewer others has missed an exit, and does not go round and round.
+# A vehicle that comes to a road again after fewer roads has missed an exit; after more, it may be
+# driving in circles.
 _LEAST_ROUND = 24
-# No turn is taken by fewer than this part, as far as the map can tell; so many are looked at.
+# The least part of the traffic that a turn counts with, and the most turns looked at.
 _LEAST_TURN = 0.05
 _MOST_TURNS = 48
 
@@ -49,7 +51,7 @@ Turn = Callable[[str, str], float | None]
 class RememberedDrive:
     """Roads driven in this order, and how often, as of the last time.
 
-    `paces` are what was driven on each road, in percent of what the map expects, 0 where that is
+    `paces` are the speeds driven on each road, in percent of what the map expects, 0 where that is
     not known; it may be empty.
     """
 
@@ -59,7 +61,7 @@ class RememberedDrive:
     paces: tuple[int, ...] = ()
 
     def weight(self, now_ms: int) -> float:
-        """Return how much it counts: what is long ago counts less."""
+        """Return how much it counts: the longer ago, the less."""
         return self.times * float(0.5 ** (max(now_ms - self.last_ms, 0) / _HALVED_MS))
 
 
@@ -85,8 +87,8 @@ class Habits:
     ) -> Habits:
         """Return the habits after a further drive, with the paces of some of its roads.
 
-        One that was made before, at about the same time of the day, counts once more. Beyond the
-        bounds, on drives and on the roads of all together, what counts least goes.
+        A drive that was made before, at about the same time of the day, counts once more. Beyond
+        the bounds, on drives and on the roads of all together, those that count least are dropped.
         """
         if len(roads) < 2:
             return self
@@ -122,9 +124,9 @@ class Habits:
     def continuations(
         self, driven: Sequence[str], road_id: str, now_ms: int, turn: Turn
     ) -> list[Continuation]:
-        """Return how remembered drives go on from a road, for a vehicle that has driven so.
+        """Return how remembered drives go on from a road, for a vehicle that drove these roads.
 
-        What their probabilities leave to 1 goes where the traffic goes.
+        The rest of the probability, to 1, follows the traffic.
         """
         history = driven if driven and driven[-1] == road_id else (*driven, road_id)
         found = [
@@ -135,7 +137,7 @@ class Habits:
             for drive in self.drives
             for place in _places(drive.roads, road_id)
         ]
-        # A vehicle that goes round and round has not ended its drive yet.
+        # A vehicle that drives in circles repeats its present drive, which is not remembered yet.
         found += [
             (tuple(history[place:]), _likeness(history, history, place, turn))
             for place in _places(history[:-_LEAST_ROUND], road_id)
@@ -152,7 +154,7 @@ def hours_apart(one_ms: int, other_ms: int) -> float:
 
 
 def _places(roads: Sequence[str], road_id: str) -> Iterator[int]:
-    """Yield where a road is in a drive that went on from there."""
+    """Yield the places of a road in a drive, its last place left out."""
     if road_id in roads:
         for place, one in enumerate(roads[:-1]):
             if one == road_id:
@@ -160,7 +162,7 @@ def _places(roads: Sequence[str], road_id: str) -> Iterator[int]:
 
 
 def _likeness(history: Sequence[str], roads: Sequence[str], place: int, turn: Turn) -> float:
-    """Return how the way that led here speaks for a drive that passed here, against any other."""
+    """Return the odds, by the way that led here, of a drive that passed here against any other."""
     odds = 1.0
     for back in range(1, min(len(history), place + 1, _MOST_TURNS)):
         before, after = history[-1 - back], history[-back]
@@ -184,8 +186,8 @@ def _same_part(one: Sequence[str], other: Sequence[str]) -> float:
 class TurnCounts:
     """How often the vehicles of a fleet take which turn: each junction counts a vehicle once.
 
-    A vehicle's turns from one road add up to 1 at most, however often it drives there, so none can
-    teach the others more than it is worth. None stands for a way that is not on the map.
+    A vehicle's turns from one road add up to 1 at most, however often it drives there, so no
+    vehicle outweighs the others. None stands for a way that is not on the map.
     """
 
     def __init__(self) -> None:

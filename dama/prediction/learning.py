@@ -21,19 +21,19 @@ from dama.prediction.roadmap import ObstructionMap
 from dama.prediction.track import Point, Track
 
 KIND = "learned"
-# A vehicle that loses its link in motion covers at least this, at no less than this on average.
+# A loss in motion covers at least this distance, at no less than this average speed.
 _LEAST_M = 25.0
 _LEAST_MPS = 2.0
-# How long before the loss it has to have been under way, and so fast.
+# The time before the loss over which the vehicle has to have been moving that fast.
 _BEFORE_MS = 15_000
-# What a track says of the place of a loss ends so long after its last fix.
+# A track tells the place of a loss for this long after a fix.
 _STALE_MS = 5_000
-# The same obstruction is entered within so many metres, in the same direction, and left within
-# some more: links come back later than the sky.
+# Two observations are of the same obstruction if their entries and exits are at most this far apart
+# and their directions agree. Exits may differ more: a link comes back later than the sky.
 _SAME_ENTRY_M = 60.0
 _SAME_EXIT_M = 120.0
 _SAME_DEG = 45.0
-# A known obstruction explains a loss that begins so near to its cover.
+# A known obstruction explains a loss that begins within this distance of its cover.
 _EXPLAINED_M = 80.0
 # Below this certainty it is forgotten.
 _FORGOTTEN = 0.25
@@ -41,7 +41,7 @@ _FORGOTTEN = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A loss of link in motion: the way to it, and the way through."""
+    """A loss of link in motion: the way to it, and the way driven during it."""
 
     approach: Line
     axis: Line
@@ -80,14 +80,14 @@ class Learned:
         )
 
     def takes_from(self, satellite: str | None) -> bool:
-        """Tell whether what a satellite's terminals meet here is counted here."""
+        """Tell whether losses and passages of a satellite's terminals are counted here."""
         return self.satellite is None or self.satellite == satellite
 
 
 def observe(track: Track, lost_ms: int, restored_ms: int) -> Observation | None:
-    """Return what a loss of link says, None where the vehicle stood or its track does not tell.
+    """Return what a loss of link shows, None where the vehicle stood or its track does not tell.
 
-    To be asked once the track has a fix from after the loss. A vehicle that stands when its link
+    Call it once the track has a fix from after the loss. A vehicle that stands when its link
     is lost (an antenna folded away, an engine switched off) has met no obstruction of the road.
     """
     points = list(track.trail)
@@ -100,7 +100,7 @@ def observe(track: Track, lost_ms: int, restored_ms: int) -> Observation | None:
     entry, leave = _place_at(points, lost_ms), _place_at(points, restored_ms)
     through = [p.place for p in points if lost_ms < p.time_ms < restored_ms]
     if not through and _is_back(before[-1].place, after[0].place, entry, leave):
-        # It braked, stood, and started: it cannot have come further than it was seen to.
+        # It braked, stood, and started: it cannot have come further than its fixes show.
         return None
     axis = without_repeats([entry, *through, leave])
     length_m = math.fsum(distance_m(a, b) for a, b in pairwise(axis))
@@ -115,7 +115,7 @@ def _place_at(points: list[Point], time_ms: int) -> Position:
     """Return where the vehicle was at a time within the track, between two points of it."""
     for number, (first, second) in enumerate(pairwise(points)):
         if first.time_ms <= time_ms <= second.time_ms:
-            # Trail points are 25 m apart or a loss of fix: what counts is its nearer edge.
+            # A longer gap between trail points is a loss of fix: go by its nearer edge.
             if second.time_ms - first.time_ms > 2 * _STALE_MS:
                 if time_ms - first.time_ms < second.time_ms - time_ms:
                     return _gone_on(first, points[number - 1] if number else first, time_ms)
@@ -129,17 +129,17 @@ def _place_at(points: list[Point], time_ms: int) -> Position:
 
 
 def _is_back(first: Position, second: Position, entry: Position, leave: Position) -> bool:
-    """Tell whether a loss would lead back, against the way between what was seen beside it."""
+    """Tell whether entry and exit lie against the direction of the fixes on both sides of them."""
     if leave == entry or second == first:
         return False
     return turn_deg(heading_deg(first, second), heading_deg(entry, leave)) > 90.0
 
 
 def _gone_on(edge: Point, beside: Point, time_ms: int) -> Position:
-    """Return where a vehicle was a little beyond the edge of what was seen of it.
+    """Return where a vehicle was a little beyond the first or last fix at a gap.
 
-    It went on as between that point and the one beside it: a receiver comes back a second or two
-    after the sky, and has lost it up to a second before.
+    It is taken to have moved as between that point and the one beside it: a receiver returns a
+    second or two after the sky does, and loses its fix up to a second before the link is lost.
     """
     seen_ms = edge.time_ms - beside.time_ms
     beyond_ms = time_ms - edge.time_ms
@@ -169,10 +169,10 @@ def learn(
 ) -> tuple[Learned, ...]:
     """Return what is known after an observation.
 
-    A loss at a place known already is counted there, and moves its ends by the mean; one that an
-    obstruction of the map explains teaches nothing; any other becomes an obstruction `new_id`.
-    `satellite` is the one that was lost: what its terminals meet is not counted at places of
-    another one, since what hides that one stands in another direction.
+    A loss at a known place is counted there, and its ends become the mean of all observations. A
+    loss that an obstruction of the map explains teaches nothing. Any other becomes an obstruction
+    `new_id`. `satellite` is the one that was lost: its losses are not counted at places of another
+    satellite, since what hides that one stands in another direction.
     """
     known = tuple(known)
     direction = heading_deg(seen.axis[0], seen.axis[-1])
@@ -188,8 +188,8 @@ def learn(
 def taken_in(known: Iterable[Learned], place: Learned) -> tuple[Learned, ...]:
     """Return what is known after a place that was learned elsewhere, or earlier.
 
-    Where it is one that is known, by its id or by where it is and which satellite it hides, the one
-    that was passed more often counts, so taking it in again changes nothing.
+    If the place is known already (by its id, or by its position and satellite), the version that
+    was passed more often is kept. So taking the same place in again changes nothing.
     """
     known = tuple(known)
     seen = Observation(place.approach, place.axis)
@@ -245,7 +245,7 @@ def _is_explained(
 
 
 def held(known: Iterable[Learned], passed_id: str) -> tuple[Learned, ...]:
-    """Return what is known after a passage on which the link held; the unlikely is forgotten."""
+    """Return what is known after a passage on which the link held; unlikely places are dropped."""
     counted = (replace(p, held=p.held + 1) if p.id == passed_id else p for p in known)
     return tuple(place for place in counted if place.certainty >= _FORGOTTEN)
 

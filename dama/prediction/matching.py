@@ -13,44 +13,44 @@ from dataclasses import dataclass, replace
 from dama.prediction.places import Position, distance_m, turn_deg
 from dama.prediction.roadmap import Near, ObstructionMap
 
-# The receiver's error beside the road where it does not say, with the map's own, in metres.
+# The standard deviation of the receiver where it gives none, and of the map, in metres.
 _NOISE_M = 6.0
 _MAP_M = 5.0
-# An error of so many standard deviations, or more, does not last.
+# An error of this many standard deviations or more does not last.
 _LASTING = 2.2
-# The error wanders: it is lost over so many seconds. Beside that a vehicle is not always in the
-# middle of its road, nor the line that is drawn.
+# The receiver's error decays with this time constant. Also, neither the vehicle nor the drawn line
+# is always in the middle of the road.
 _WANDERS_S = 20.0
 _ASTRAY_M = 2.0
 _HEADING_NOISE_DEG = 15.0
-# What is said to be further off says nothing, and the square of any number is to be one.
+# A reported error above this says nothing; the bound keeps its square finite.
 _MOST_NOISE_M = 1e6
-# How fast a receiver's error wanders is learned over so many fixes, within these bounds.
+# How fast a receiver's error wanders is learned over this many fixes, within these bounds.
 _LEARNED = 20.0
 _LEAST_DRIFT, _MOST_DRIFT = 0.15, 3.0
 _STRAIGHT = math.cos(math.radians(10.0))
-# A vehicle off the map moves across what is near by so much a second, one standard deviation, and
-# in no direction rather than another: the logarithm of how that compares with the road's.
+# A vehicle off the map's roads moves sideways by this standard deviation each second. It may have
+# any heading: the logarithm of that likelihood, compared with the road's own heading.
 _ACROSS_MPS = 20.0
 _ANY_HEADING_LOG = -2.5
-# Neither place nor heading of a single fix rules a road out by more: receivers do leap.
+# The most that place or heading of a single fix counts against a road: receivers do leap.
 _LEAST_LOG = -8.0
 # A fix under a roof is rare.
 _COVERED_LOG = -2.0
-# Each second so much is news: of how far the end of a road is behind, and of headings, which come
-# from Doppler shifts.
+# How much new information each second brings: on how far the fix is beyond a road's end, and on
+# headings, which come from Doppler shifts.
 _NEWS_PER_S = 0.6
 _HEADING_NEWS_PER_S = 0.7
 # Probabilities per second: coming upon the map's roads, and leaving or changing the road
 # against the topology (a U-turn, a car park, a road that the map lacks).
 _COMING = 0.2
 _LEAVING = 0.01
-# Who is seen near to the map's roads for the first time has been near to them for so long, or for
-# longer: most vehicles are on a road when they are first heard of.
+# A vehicle first seen near the map's roads is taken to have been near them for this long or longer:
+# most vehicles are on a road at their first fix.
 _FIRST_S = 10.0
 _MAX_HYPOTHESES = 12
 _LEAST = 1e-4
-# Roads of two drawings this near and this much in line are one road.
+# Roads of two drawings that are this near and this parallel are the same road.
 _SAME_M = 15.0
 _SAME_DEG = 30.0
 
@@ -60,8 +60,8 @@ class Hypothesis:
     """A road that the vehicle may be on, how far along, and with which probability.
 
     `right_m` is how far the last fix is to the right of it, `heading_deg` its direction there.
-    `strayed` is the square of how much that has changed since the fix before, as a part of what was
-    to be expected; None where that says nothing of the receiver.
+    `strayed` is the square of the change of `right_m` since the fix before, as a part of the
+    expected one; None where that says nothing of the receiver.
     """
 
     road_id: str
@@ -74,7 +74,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What one fix says: where, in which direction, how far from the last one.
+    """The place and direction of one fix, and its distance from the last one.
 
     `drift` is how fast the receiver's error wanders (a variance), as a part of what is usual.
     """
@@ -95,9 +95,9 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Which roads a vehicle is expected to take from the one that it surely was on, beyond the map.
+    """The roads that a vehicle's remembered drives took after its last sure road.
 
-    With each of them, how probably; `left` is what goes by the map.
+    Each comes with its probability; `left` is the probability that the map's turns divide.
     """
 
     since: str
@@ -106,7 +106,7 @@ class Expected:
 
 
 class _Side:
-    """How far fixes come to lie beside a road: likelihoods, as parts of the greatest one.
+    """Likelihoods of a fix's distance beside a road, as parts of the greatest one.
 
     The error is a Gauss-Markov process (first order): what it was at the last fix is expected
     again, drawn towards zero, as seen across the road that the vehicle is now on.
@@ -127,7 +127,7 @@ class _Side:
         self._anew = max(whole + _ASTRAY_M**2, self._drifts)
 
     def continued(self, before_m: float, right_m: float, straight: float) -> float:
-        """Return that of a fix so far to the right of a road, after one that was so before.
+        """Return the likelihood of a fix `right_m` beside a road, after one `before_m` beside it.
 
         `straight` is the cosine of the bend's angle between them.
         """
@@ -141,7 +141,7 @@ class _Side:
         return change_m * change_m / self.usual
 
     def anew(self, right_m: float) -> float:
-        """Return that of a fix so far to the right of a road on which the vehicle was not."""
+        """Return the likelihood of a fix beside a road that the vehicle was not on before."""
         return _likely(right_m * right_m / self._anew) * math.sqrt(self._drifts / self._anew)
 
 
@@ -172,7 +172,7 @@ def match(
 ) -> tuple[Hypothesis, ...]:
     """Return the hypotheses after one more sighting, the most probable first.
 
-    What their weights leave to 1 is the probability of being off the map's roads.
+    The rest of the probability, to 1, is that of being off the map's roads.
     """
     known = [hypothesis for hypothesis in before if hypothesis.road_id in on]
     radius_m = min(4.0 * sighting.noise_m, 120.0)
@@ -221,10 +221,10 @@ def _continued(
     expected: Expected | None,
     side: _Side,
 ) -> tuple[list[float], dict[int, float], float]:
-    """Return what comes to each place along the road: its probability times its likelihood.
+    """Return for each place on a road its probability times its likelihood, by continued driving.
 
-    With them, by the number of the place, how far fixes strayed on it, where that is known; and
-    the probability that all of them have together, whatever is likely.
+    Also return, by the number of the place, how far fixes strayed on it, where that is known; and
+    the sum of the probabilities of all places, before their likelihoods.
     """
     prior = [0.0] * len(places)
     strayed: dict[int, tuple[float, float]] = {}
@@ -265,7 +265,8 @@ def _log_likelihoods(
 ) -> Iterator[float]:
     """Yield the logarithm of each place's likelihood, as far as the sighting is news.
 
-    How far the fix is beside it counts where no error lasts so; how far beyond its end, always.
+    The distance beside the road counts only where it is too large for a lasting error; the distance
+    beyond the road's end always counts.
     """
     news = min(1.0, _NEWS_PER_S * sighting.elapsed_s)
     heading_news = _heading_news(sighting)
@@ -289,8 +290,8 @@ def weighed(
 ) -> Iterator[tuple[Hypothesis, float]]:
     """Yield the hypotheses, each weighed against those that contradict it.
 
-    The same road drawn for two obstructions gives two hypotheses that share the weight and are both
-    true.
+    A road that is drawn for two obstructions gives two hypotheses. Both are true, so they do not
+    contradict each other.
     """
     seen: dict[str, float] = {}
     for hypothesis in hypotheses:

@@ -22,8 +22,8 @@ from dama.prediction.turns import (
     obeys,
 )
 
-# What motor vehicles drive on (https://wiki.openstreetmap.org/wiki/Key:highway), with how much
-# traffic each draws at a junction, beside the others.
+# The kinds of road for motor vehicles (https://wiki.openstreetmap.org/wiki/Key:highway), with the
+# traffic that each draws at a junction, relative to the others.
 _TRAFFIC = {
     "motorway": 12.0,
     "trunk": 10.0,
@@ -36,8 +36,7 @@ _TRAFFIC = {
     "road": 1.0,
     "service": 0.4,
 }
-# What is driven on them where nothing hinders and nothing is posted, in km/h; on a slip road, this
-# part of it.
+# The free speed on them where no limit is posted, in km/h; a slip road has `_LINK_SPEED` of it.
 _USUAL_KMH = {
     "motorway": 110.0,
     "trunk": 85.0,
@@ -53,14 +52,15 @@ _USUAL_KMH = {
 _LINK_SPEED = 0.6
 # A slip road draws this part of what its road does.
 _LINK = 0.25
-# The same name or number goes on; and a turn of so many degrees costs a factor e.
+# How much more traffic a road of the same name or number draws; and the standard deviation, in
+# degrees, of the turns that traffic takes.
 _SAME_ROAD = 12.0
 _TURN_DEG = 30.0
-# How traffic divides differs from junction to junction: this part of it may go anywhere.
+# Junctions differ in how traffic divides: this part of it is shared equally among all ways.
 _ANYWHERE = 0.1
-# At a dead end so many turn round; the others stay, or go where the map has no road.
+# The part of the traffic that turns round at a dead end; the rest stays, or leaves the map's roads.
 _TURN_ROUND = 0.5
-# OpenStreetMap allows 2,000; what has more than this is no map, and would take minutes.
+# OpenStreetMap allows 2,000 nodes; a way of more than this is no map, and would take minutes.
 MOST_NODES = 20_000
 _NO = ("no", "private")
 RINGS = ("roundabout", "circular")
@@ -90,7 +90,7 @@ def is_road(tags: Mapping[str, str]) -> bool:
 def is_covered(tags: Mapping[str, str]) -> bool:
     """Tell whether a way hides the sky: tunnels, passages, avalanche protectors, covered bridges.
 
-    Service roads are none: their covers are car parks, filling stations and tunnels of escape.
+    Service roads do not count: their covers are car parks, filling stations and escape tunnels.
     """
     return tags.get("highway") != "service" and _hides_sky(tags)
 
@@ -113,7 +113,7 @@ def limit_mps(tags: Mapping[str, str]) -> float | None:
 
 
 def usual_mps(tags: Mapping[str, str]) -> float:
-    """Return what is driven on a road of this kind where nothing is posted."""
+    """Return the usual speed on a road of this kind where no limit is posted."""
     kind = tags["highway"]
     part = _LINK_SPEED if kind.endswith("_link") else 1.0
     return round(_USUAL_KMH[kind.removesuffix("_link")] * part * _KMH, 2)
@@ -138,15 +138,16 @@ class Edge:
     ends: int
     line: Line
     length_m: float
-    # By satellite, how probably it is hidden; none that nothing is known to hide.
+    # By satellite, how probably it is hidden; only satellites that something is known to hide.
     shaded: tuple[tuple[str, float], ...] = ()
     # The line of the edge that it was cut from.
     cut_from: Line | None = None
-    # What those who came to it by certain ways have still to obey: the others are on another edge,
-    # which has the same line and is named here.
+    # The restrictions that still apply to vehicles that came by certain ways. Other vehicles are on
+    # another edge of the same line, which `same_as` names.
     trails: Trails = NO_TRAILS
     same_as: str | None = None
-    # How far on the last traffic light on it stands; who waits is on the edge that ends there.
+    # How far along it the last traffic light stands. A light at a junction belongs to the edges
+    # that end there, where vehicles wait.
     light_m: float | None = None
 
     def shadow_of(self, satellite: str) -> float | None:
@@ -197,7 +198,7 @@ class Network:
         self._onward: dict[str, list[tuple[Edge, float]]] = {}
 
     def _affordable(self, restrictions: Iterable[WayRestriction]) -> Iterator[WayRestriction]:
-        """Yield the restrictions for which there are no more edges to add than the map has."""
+        """Yield restrictions whose added edges, all together, at most double the map's."""
         count = Counter(edge.way.id for edge in self.edges.values())
         left = len(self.edges)
         for one in restrictions:
@@ -207,7 +208,7 @@ class Network:
                 yield one
 
     def _add_trails(self) -> None:
-        """Add the edges of those who have a restriction to obey that goes by way of these."""
+        """Add the edges for vehicles that have begun a way restriction and must still obey it."""
         todo = [e for e in self.edges.values() if e.way.id in self._way_turns.from_ways]
         while todo:
             edge = todo.pop()
@@ -215,7 +216,7 @@ class Network:
                 trails = self._trails(edge, step)
                 if step.trails or not trails:
                     continue
-                # The same in each import: roads are known by their ids.
+                # The name has to be the same in each import: roads are known by their ids.
                 digest = blake2s(repr(sorted(trails)).encode(), digest_size=6).hexdigest()
                 name = f"{step.id}?{digest}"
                 if name not in self.edges:
@@ -223,7 +224,7 @@ class Network:
                     self._add(todo[-1])
 
     def _trails(self, edge: Edge, step: Edge) -> Trails:
-        """Return what is to be obeyed on an edge by those who come from another one."""
+        """Return the restrictions that apply on an edge to vehicles that come from another one."""
         if step.is_reverse_of(edge):
             return NO_TRAILS
         return self._way_turns.after(edge.trails, edge.way.id, step.way.id)
@@ -236,7 +237,7 @@ class Network:
             line, nodes = way.line[first : end + 1], way.nodes[first : end + 1]
             length_m = Course(line).length_m
             if length_m == 0.0:
-                # As a way on, it would draw a part of the traffic.
+                # Kept as an edge, it would draw a part of the traffic.
                 continue
             if forward:
                 name = f"osm:way/{way.id}/{first}-{end}"
@@ -249,7 +250,7 @@ class Network:
                 self._add(Edge(name, way, nodes[0], nodes[-1], line, length_m, light_m=light_m))
 
     def _light_m(self, nodes: Sequence[int], line: Line) -> float | None:
-        """Return how far on the last light along a line stands, its beginning left out."""
+        """Return how far along a line its last light stands; one at its beginning is left out."""
         for place in range(len(nodes) - 1, 0, -1):
             if nodes[place] in self._lights:
                 return round(Course(line[: place + 1]).length_m, 1)
@@ -260,9 +261,9 @@ class Network:
     ) -> None:
         """Cut an edge where the sky above it is hidden.
 
-        `shaded` has from where to where in metres along it, in order and without overlap, and of
-        which satellites, how probably. The pieces take the edge's place, joined by nodes of their
-        own.
+        Each entry of `shaded` has the bounds of a piece in metres along the edge, and the
+        satellites hidden there with their probabilities, in order and without overlap. The pieces
+        replace the edge, joined by nodes of their own.
         """
         course = Course(edge.line)
         bounds: list[tuple[float, tuple[tuple[str, float], ...]]] = []
@@ -278,7 +279,7 @@ class Network:
             ends = edge.ends if to_m == edge.length_m else self._new_node()
             part = f"@{round(at_m)}-{round(to_m)}"
             light_m = None
-            # It was rounded.
+            # Rounding may put a light beyond the edge's end.
             if edge.light_m is not None and at_m < min(edge.light_m, edge.length_m) <= to_m:
                 light_m = edge.light_m - at_m
             line = course.part(at_m, to_m)
@@ -314,7 +315,7 @@ class Network:
     ) -> Iterator[list[Edge]]:
         """Yield the wanted edges in groups of those that touch.
 
-        A group that has reached a bound ends there, and the rest is another.
+        A group that has reached a bound ends there, and the rest is another group.
         """
         at: dict[int, list[Edge]] = defaultdict(list)
         for edge in self.edges.values():
@@ -348,9 +349,9 @@ class Network:
     def onward(self, edge: Edge) -> list[tuple[Edge, float]]:
         """Return the edges that can follow, each with the part of the traffic that takes it.
 
-        Nobody turns round at a junction; at a dead end half of the traffic does. The main, the
-        straight and the same road draw most. Where turn restrictions leave no way at all, the map
-        contradicts itself, and they are not looked at.
+        No vehicle turns round at a junction; at a dead end half of the traffic does. Main roads,
+        straight ways and roads of the same name draw most. Where turn restrictions leave no way at
+        all, the map contradicts itself, and they are ignored.
         """
         known = self._onward.get(edge.id)
         if known is None:
@@ -389,7 +390,7 @@ def _draw(before: Edge, after: Edge) -> float:
     highway = after.way.tags["highway"]
     draw = _TRAFFIC[highway.removesuffix("_link")] * (_LINK if highway.endswith("_link") else 1.0)
     if before.way.tags.get("junction") in RINGS:
-        # In a ring each exit is as good as going round: neither angle nor name says which.
+        # In a roundabout neither angle nor name tells which exit a vehicle takes.
         return draw
     turned = turn_deg(_end_heading(before.line), _end_heading(after.line[1::-1]) + 180.0)
     draw *= math.exp(-((turned / _TURN_DEG) ** 2) / 2) + 0.02

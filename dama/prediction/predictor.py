@@ -26,36 +26,35 @@ from dama.prediction.straight_ahead import straight_ahead
 from dama.prediction.track import Point, Track, direction_of, speed_of
 from dama.prediction.ways_by_habit import WaysByHabit
 
-# How long ahead is told.
+# How far ahead blockages are reported.
 HORIZON_S = 240.0
-# What is less probable is not told.
+# Blockages that are less probable are not reported.
 MIN_CONFIDENCE = 0.2
-# Standing so long, a vehicle is parked; until then it may be at a traffic light.
+# A vehicle that has stood for this long is parked; until then it may be at a traffic light.
 PARKED_AFTER_S = 90.0
-# A drive is over when a vehicle has stood for so long, or has not been heard of for so long: the
-# longest road tunnels take a quarter of an hour.
+# A drive is over when the vehicle has stood, or has sent no fix, for this long: the longest road
+# tunnels take a quarter of an hour.
 ENDED_STANDING_MS = 5 * 60_000
 ENDED_SILENT_MS = 20 * 60_000
-# Sums of the same probabilities in another order differ by less.
+# Sums of the same probabilities in a different order differ by less than this.
 _ALMOST = 1.0 - 1e-9
-# A standing vehicle that is so many standard deviations from where it was last compared with the
-# map has moved.
+# A standing vehicle has moved if it is this many standard deviations from its last matched place.
 _CREPT = 4.0
-# A vehicle that stands halves its promise each so many seconds.
+# While a vehicle stands, the confidence of its blockages halves in this time.
 _LIGHT_HALVES_S = 60.0
-# A vehicle is on a road so surely that its speed says how it drives there.
+# The least probability of a road at which the vehicle's speed says how it drives there.
 _SURELY = 0.6
-# Ways through one obstruction whose times are looked at: so many, the most probable ones, and none
-# that is less probable than this part of the first.
+# The times of a blockage are taken from this many ways, the most probable ones, and from none less
+# probable than this part of the first.
 _MOST_WAYS = 4
 _LEAST_WAY = 0.15
-# What lies ahead of a road is looked at if the vehicle is on it with this probability.
+# The way ahead of a road is searched if the vehicle is on it with at least this probability.
 _LEAST_WEIGHT = 0.02
-# A fix so near to the far end of a cover is one from outside, just past it.
+# A fix this near to the far end of a cover was made outside, just past it.
 _AT_EXIT_M = 50.0
-# A terminal that stays blocked beyond the predicted exit is expected to do so for this part of the
-# time so far longer, until that is this many times the prediction and a minute: then it was
-# something else.
+# A terminal that is blocked beyond the predicted exit is expected to stay blocked for another
+# `OVERDUE` of the time so far. Beyond `LOST_FACTOR` times the predicted duration plus a minute the
+# prediction is dropped: something else blocks it.
 OVERDUE = 0.2
 LOST_FACTOR = 3
 
@@ -63,7 +62,7 @@ LOST_FACTOR = 3
 class _Way(NamedTuple):
     """A way into an obstruction, by road or straight ahead, and its probability.
 
-    `number` is how often the obstruction is passed before, from here on.
+    `number` is how often the vehicle passes the same obstruction before it, from here on.
     """
 
     obstruction_id: str
@@ -85,15 +84,16 @@ class _Way(NamedTuple):
 
     @property
     def is_at_exit(self) -> bool:
-        """Whether nothing is left of it but what a fix just past it may seem to see."""
+        """Whether so little of it is left that the fix may have been made just past it."""
         return self.to_entry_m == 0.0 and self.inside_m < _AT_EXIT_M
 
 
 class Predictor:
     """Predicts one terminal's blockages.
 
-    `track` and `habits` are its whole state, values; a predictor made with the same map and state
-    goes on in the same way. `route`, where known, is the line that the terminal will drive.
+    `track` and `habits` are its whole state, as immutable values: a predictor made with the same
+    map and state continues in the same way. `route`, where known, is the line that the terminal
+    will drive.
     """
 
     def __init__(
@@ -117,10 +117,10 @@ class Predictor:
         return Route(self._line, self.map) if self._line else None
 
     def feed(self, fix: Fix) -> bool:
-        """Take a fix in; False where it says nothing of what is ahead, and changes nothing.
+        """Take a fix in. Return False for one that says nothing of the way ahead, and ignore it.
 
-        Reports made during a blockage arrive late, the newest first: the older ones are passed
-        over, as is what a receiver says that has lost its satellites.
+        Reports made during a blockage arrive late, the newest first: the older ones are ignored, as
+        are the fixes of a receiver that has lost its satellites.
         """
         track, last = self.track, self.track.last
         if last is not None and fix.time_ms <= last.time_ms:
@@ -129,7 +129,7 @@ class Predictor:
             return False
         elapsed_s = (fix.time_ms - last.time_ms) / 1000.0 if last else 0.0
         if last is not None and leaps(last, fix):
-            # No vehicle drives so: what was known is about another place.
+            # No vehicle moves that fast: the earlier fixes are of another place.
             self.end_drive()
             track, elapsed_s = Track(), 0.0
         if 1000.0 * elapsed_s >= ENDED_SILENT_MS:
@@ -147,8 +147,8 @@ class Predictor:
             standing_since_ms = None
             course = direction_of(fix, recent)
         moved_m = distance_m(matched.place, fix.place) if matched else 0.0
-        # Where a vehicle stands, noise has no direction and no way, and says nothing about the
-        # road; but it may have crept there, or come unseen.
+        # While a vehicle stands, fixes are noise and say nothing about the road; but it may have
+        # crept, or moved between two fixes.
         heading = None if stands else course
         moving_s = _moving_s(matched, fix, moved_m)
         drift = track.drift
@@ -210,9 +210,9 @@ class Predictor:
         *,
         stands: bool,
     ) -> tuple[Forecast | None, Errors]:
-        """Return what is expected of the next seconds, and how far the last ones were from that.
+        """Return the forecast of the next seconds, and the errors with the last one's counted in.
 
-        What holds a vehicle up, lights and queues, is expected by rules of its own.
+        Lights and queues are left out: they are predicted by rules of their own.
         """
         made, errors = self.track.forecast, self.track.errors
         if stands or pace.slow_s:
@@ -246,7 +246,7 @@ class Predictor:
         if not covered:
             return {}
         expected_s = self.map.expected_s(roads, there.offset_m, here.offset_m)
-        # Who took much longer was held up inside.
+        # A vehicle that took much longer was held up inside.
         pace = expected_s / elapsed_s
         known = {road_id: pace * self.map.pace(road_id) for road_id in covered}
         return {road_id: part for road_id, part in known.items() if LEAST_PACE <= part <= MOST_PACE}
@@ -293,11 +293,11 @@ class Predictor:
         return tuple(sorted(found, key=lambda blockage: (blockage.entry_ms, blockage.exit_ms)))
 
     def _free_mps(self, hypotheses: tuple[Hypothesis, ...]) -> float | None:
-        """Return what is driven freely where the vehicle is, if it is known where that is."""
+        """Return the free speed where the vehicle is; None if its place is not known."""
         if not hypotheses or hypotheses[0].weight < _SURELY:
             return None
         here = hypotheses[0]
-        # Who stands may still be on a road of an earlier map.
+        # A vehicle that stands may still be on a road of an earlier map.
         return self.map.free_mps(here.road_id, here.offset_m) if here.road_id in self.map else None
 
     def _stood_s(self, now_ms: int) -> float | None:
@@ -305,7 +305,7 @@ class Predictor:
         return None if since is None else max(now_ms - since, 0) / 1000.0
 
     def _patience(self, now_ms: int) -> float:
-        """Return what standing leaves of confidence."""
+        """Return the factor by which standing reduces confidence, 0 to 1."""
         stood_s = self._stood_s(now_ms)
         if stood_s is None:
             return 1.0
@@ -355,14 +355,14 @@ class Predictor:
         )
 
     def _ways(self, patience: float) -> Iterator[_Way]:
-        """Yield the ways into obstructions; those that are not to be told may be left out."""
+        """Yield the ways into obstructions; those that are too improbable may be left out."""
         route = self._route
         progress = route.progress(self.track) if route else None
         passages = list(route.ahead(progress.offset_m)) if route and progress else []
         if route is None or progress is None or not route.is_matched(progress.offset_m):
             yield from self._by_map(_ALMOST * MIN_CONFIDENCE / patience)
             return
-        # The vehicle may leave its route; what then has no chance to be told is not looked for.
+        # The vehicle may leave its route; ways that are then too improbable are not searched.
         leaves = 1.0 - progress.probability
         if leaves > MIN_CONFIDENCE / 4:
             for way in self._by_map(MIN_CONFIDENCE / 4 / leaves):
@@ -413,7 +413,7 @@ class Predictor:
                 continue
             road_id, offset_m = hypothesis.road_id, hypothesis.offset_m
             ahead = self._by_habit.into(road_id, self.track, self.habits)
-            # Who has driven through is about to leave: its next passage is the one after that.
+            # A vehicle at the exit is about to leave: its next passage is the one after this.
             here = self.map.cover(road_id)
             over = here is not None and all(
                 _Way(here, 1.0, passage.profile, offset_m).is_at_exit
@@ -425,7 +425,7 @@ class Predictor:
                 number = into.number - (over and into.obstruction_id == here)
                 if number >= 0:
                     found.append((offset_m, weight, into, number))
-        # Most vehicles have many tunnels far ahead, each of which few of them will enter.
+        # Far ahead there are many tunnels, each of them improbable: skip these early.
         chances: dict[tuple[str, int], float] = {}
         for _, weight, into, number in found:
             which = into.obstruction_id, number
@@ -443,13 +443,13 @@ class Predictor:
 
 
 def leaps(last: Fix, fix: Fix) -> bool:
-    """Tell whether no vehicle can have come from one fix to a later one."""
+    """Tell whether a later fix is too far from an earlier one for any vehicle."""
     elapsed_s = (fix.time_ms - last.time_ms) / 1000.0
     return distance_m(last.place, fix.place) > MAX_SPEED_MPS * elapsed_s + 100.0
 
 
 def _moving_s(before: Point | None, fix: Fix, moved_m: float) -> float:
-    """Return for how long a vehicle has been moving since it was compared with the map."""
+    """Return for how long a vehicle has been moving since it was last matched to the map."""
     if before is None:
         return 0.0
     return min((fix.time_ms - before.time_ms) / 1000.0, 1.0 + moved_m / STANDING_MPS)
@@ -460,7 +460,7 @@ def _is_same_way(way: _Way, obstruction_id: str, to_entry_m: float) -> bool:
 
 
 def _at(blockage: Blockage, now_ms: int) -> Blockage | None:
-    """Return the blockage as it stands now: overdue, perhaps, or no longer believed."""
+    """Return the blockage as of now, extended if it is overdue; None if it no longer counts."""
     if blockage.entry_ms - now_ms > 1000 * HORIZON_S:
         return None
     if now_ms <= blockage.exit_ms:

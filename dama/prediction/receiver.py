@@ -1,8 +1,7 @@
-"""Whether a receiver still measures, or has lost its satellites and goes on all the same.
+"""Whether a receiver still measures, or reports positions although it has lost its satellites.
 
-In a tunnel many a receiver repeats its last place, with the speed that it had; others run straight
-on at the last speed and course for half a minute, and call that a fix. Neither says where the
-vehicle is.
+In a tunnel some receivers repeat their last place and speed; others extrapolate the last speed and
+course for half a minute and call that a fix. Neither tells where the vehicle is.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from dataclasses import dataclass
 from dama.prediction.fix import Fix
 from dama.prediction.places import distance_m, heading_deg, turn_deg
 
-# A receiver that tells at least so much does not stand; and the most by which a vehicle moves
-# without another place being given, which has five decimals or more.
+# A receiver that reports this speed or more is moving; and the most that a vehicle moves without a
+# change of the reported place, which has five decimals or more.
 _DRIVES_MPS = 3.0
 _RESOLVED_M = 2.5
-# What is measured differs from fix to fix. A receiver of which that was seen for so long in motion,
-# and that then says the same speed and course, and the places that follow from them, measures none
-# of them. What is not noisy at all, as in a simulation, may well go on so. Of a gap between fixes
-# only so much is counted.
+# Measured values vary from fix to fix. If a receiver's values have varied for `_VARIED_MS` in
+# motion, and it then repeats the same speed and course with the places that follow from them, it
+# extrapolates. A source without noise, such as a simulation, is not judged by this. A gap between
+# fixes counts as `_GAP_MS` at most.
 _VARIED_MS = 60_000
 _GAP_MS = 2_000
-# Straight on for so long is near enough: roads bend.
+# An extrapolation shorter than this is near enough to the truth; after longer, roads bend.
 _RUNS_MS = 15_000
-# By how much places differ from what follows, in metres and as a part of the way: digits that were
-# cut off.
+# How far places may be from the extrapolated ones, in metres, as a part of the way, and in degrees
+# of course: receivers cut digits off.
 _CUT_M = 0.5
 _CUT_PART = 0.01
 _CUT_DEG = 1.0
@@ -36,9 +35,9 @@ _CUT_DEG = 1.0
 class Receiver:
     """How the latest fixes of a receiver follow from one another.
 
-    `varied_ms` is for how long fixes in motion had another speed or course each than the one
-    before, up to the present run; `runs_since_ms` is the time of the fix that the run goes on from,
-    None where the latest fix does not go on from the one before.
+    A *run* is a series of fixes each of which extrapolates the one before. `varied_ms` is for how
+    long fixes in motion differed from the one before in speed or course, up to the present run;
+    `runs_since_ms` is the time of the fix before the run, None outside a run.
     """
 
     varied_ms: int = 0
@@ -53,7 +52,7 @@ class Receiver:
         since_ms = self.runs_since_ms
         if _runs_on(last, fix):
             return Receiver(self.varied_ms, last.time_ms if since_ms is None else since_ms)
-        # Who has been seen to run on for long was rightly taken for noisy before.
+        # A run as long as this was an extrapolation: the receiver is still known to be noisy.
         noisy = since_ms is None or fix.time_ms - since_ms >= _RUNS_MS
         varied_ms = self.varied_ms if noisy else 0
         if min(fix.speed_mps or 0.0, last.speed_mps or 0.0) >= _DRIVES_MPS:

@@ -20,30 +20,30 @@ from dama.prediction.places import METRES_PER_DEGREE, Course, Foot, Line, Plane,
 from dama.prediction.profile import Profile, Shape
 from dama.prediction.ways_ahead import HORIZON_M, LEAST, MAX_STEPS, MOST_PASSAGES, ways_ahead
 
-# Segments of one entry of the index: few, so that a long road costs no more than its near part.
+# Segments per entry of the index: few, so that a long road costs no more than its near part.
 _CHUNK = 8
-# Roads compared with one fix at most, the nearest first: bounds the cost of dense cities.
+# The most roads compared with one fix, the nearest first: bounds the cost of dense cities.
 MAX_NEAR = 24
-# What is reached is kept for so many roads, and for so many distances from each.
+# Reachable roads are cached for this many roads, and for this many distances from each.
 _MOST_REACHES = 10_000
 _MOST_DISTANCES = 6
-# What is near is looked up once for each cell of so many degrees, with all that is so near to it
-# as good receivers need; for so many cells it is kept.
+# The nearby roads are looked up once per cell of this many degrees, within this distance around it,
+# which suits good receivers; they are cached for this many cells.
 _CELL_DEG = 5e-4
 _AROUND_M = 40.0
 _MOST_CELLS = 50_000
-# A bend of a line that was not drawn for the map is none where it could be driven faster.
+# In a line that is not the map's, a bend that can be driven faster than this is ignored.
 _SHARP_MPS = 9.0
-# Profiles are kept for so many ways.
+# Profiles are cached for this many ways.
 _MOST_PROFILES = 20_000
-# Roads looked at to find what was driven between two others.
+# The most roads searched to find the way between two others.
 _MOST_BETWEEN = 256
-# A way is extended by so many roads, as long as so many go that way.
+# A way is extended by at most this many roads, as long as this part of the traffic goes that way.
 _MOST_ADDED = 24
 _LEAST_ADDED = 0.2
 # What the map says of a junction counts as so many vehicles.
 _GUESS = 4.0
-# Learned paces are kept in so many steps: smaller differences change nothing that is told.
+# Learned paces are rounded to 1 / this: smaller differences do not change the predictions.
 _PACE_STEPS = 20
 
 
@@ -86,7 +86,7 @@ class Into:
 
 
 class _Reach(NamedTuple):
-    """What is reached within any distance from `since_m` to `until_m`: see `reach`."""
+    """The result of `reach` for all distances from `since_m` to `until_m`."""
 
     since_m: float
     until_m: float
@@ -108,7 +108,7 @@ class ObstructionMap:
                 self._add(road)
         self._drawings = _drawings(self.obstructions.values())
         self._courses = {road.id: Course(road.line) for road in self._roads.values()}
-        # What is driven on roads, as a part of what is expected, where that was learned.
+        # The learned speeds of roads, as parts of the expected ones.
         self._paces: dict[str, float] = {}
         self._shapes: dict[str, Shape] = {}
         self._alone: dict[str, Profile] = {}
@@ -154,8 +154,8 @@ class ObstructionMap:
     def drawing(self, road_id: str) -> str:
         """Return which drawing a road belongs to.
 
-        Obstructions that share a road are one drawing of the world; roads of different drawings
-        may be one road, drawn twice.
+        Obstructions that share a road belong to one drawing. Roads of different drawings may be the
+        same road, drawn twice.
         """
         return self._drawings[road_id]
 
@@ -168,7 +168,7 @@ class ObstructionMap:
         return self._courses[road_id]
 
     def free_mps(self, road_id: str, offset_m: float) -> float | None:
-        """Return what is driven at a place of a road, bends considered, as far as is known."""
+        """Return the free speed at a place of a road, bends considered; None if unknown."""
         if self._shape(road_id).expected_mps is None:
             return None
         if road_id not in self._alone:
@@ -180,7 +180,7 @@ class ObstructionMap:
     ) -> float:
         """Return the seconds from a place on the first of some roads to one on the last.
 
-        Driven at such a part of what is expected of them.
+        They are for a vehicle that drives at `factor` of the expected speeds.
         """
         whole_s = self._profile(roads, ()).times(from_m, factor)[0]
         return whole_s - self._profile(roads[-1:], ()).times(to_m, factor)[0]
@@ -191,7 +191,7 @@ class ObstructionMap:
         lon, lat = place
         east = radius_m / METRES_PER_DEGREE / max(math.cos(math.radians(lat)), 1e-3)
         self._compare(place, radius_m, best)
-        # What lies on the other side of the 180th meridian has longitudes of the other sign.
+        # Places on the other side of the 180th meridian have longitudes of the other sign.
         if abs(lon) + east > 180.0:
             self._compare((lon - math.copysign(360.0, lon), lat), radius_m, best)
         found = [Near(road_id, foot) for road_id, foot in best.items()]
@@ -199,7 +199,7 @@ class ObstructionMap:
         return found[:MAX_NEAR]
 
     def _compare(self, place: Position, radius_m: float, best: dict[str, Foot]) -> None:
-        """Take in the roads near a place that are nearer than the best feet that are known."""
+        """Replace the best known feet of the roads near a place by nearer ones."""
         lon, lat = place
         north = radius_m / METRES_PER_DEGREE
         east = north / max(math.cos(math.radians(lat)), 1e-3)
@@ -215,12 +215,12 @@ class ObstructionMap:
                     best[road_id] = foot
 
     def _cell(self, place: Position) -> list[_Chunk]:
-        """Return what may be near to any place of the cell that a place is in."""
+        """Return the parts of roads that may be near to any place of a place's cell."""
         column, row = math.floor(place[0] / _CELL_DEG), math.floor(place[1] / _CELL_DEG)
         found = self._cells.get((column, row))
         if found is None:
             middle = (column + 0.5) * _CELL_DEG, (row + 0.5) * _CELL_DEG
-            # The box is as wide as its end that is nearer to a pole needs.
+            # A degree of longitude is shortest at the end nearer to a pole: go by that.
             lat = min(abs(middle[1]) + _CELL_DEG, 90.0)
             north = _CELL_DEG / 2 + _AROUND_M / METRES_PER_DEGREE
             east = _CELL_DEG / 2 + _AROUND_M / METRES_PER_DEGREE / max(
@@ -250,9 +250,9 @@ class ObstructionMap:
                 yield self._areas[entry]
 
     def covered_beside(self, line: Line, radius_m: float) -> set[int]:
-        """Return which segments of a line have a covered road within so many metres.
+        """Return which segments of a line have a covered road within this many metres.
 
-        Or within little more: what counts is the box around each.
+        Some that are a little further away are included: the box around each decides.
         """
         places = np.asarray(line, dtype=float)
         north = radius_m / METRES_PER_DEGREE
@@ -266,7 +266,7 @@ class ObstructionMap:
     def reach(self, road_id: str, distance_m: float) -> Mapping[str, tuple[float, float]]:
         """Return the roads that begin within a distance of a road's beginning.
 
-        With each: how far on it begins, and how probably it is taken.
+        Each comes with the distance at which it begins and the probability that it is taken.
         """
         if distance_m < self._courses[road_id].length_m:
             return {road_id: (0.0, 1.0)}
@@ -274,7 +274,7 @@ class ObstructionMap:
             if known.since_m <= distance_m < known.until_m:
                 return known.roads
         found: dict[str, tuple[float, float]] = {}
-        # From which distance to which the same is found.
+        # The range of distances that give the same result.
         since_m, until_m = 0.0, math.inf
         todo = [(road_id, 0.0, 1.0)]
         for _ in range(MAX_STEPS):
@@ -303,7 +303,7 @@ class ObstructionMap:
     def ahead(self, road_id: str) -> tuple[Passage, ...]:
         """Return the passages of obstructions that begin within the horizon, on every way."""
         if road_id not in self._passages:
-            # The map never changes, and many vehicles ask the same of each of its roads.
+            # The map never changes, and many vehicles need the same roads.
             self._passages[road_id] = tuple(
                 Passage(
                     way.obstruction_id,
@@ -316,9 +316,9 @@ class ObstructionMap:
         return self._passages[road_id]
 
     def turned(self, counts: TurnCounts) -> ObstructionMap:
-        """Return the same map with the turns that vehicles take, as far as they were counted.
+        """Return the same map with the turns that vehicles were counted to take.
 
-        What the map itself says of a junction counts as some vehicles do.
+        The map's own division of traffic at a junction counts as `_GUESS` vehicles.
         """
         made = copy(self)
         made._roads = self._roads | {
@@ -330,7 +330,7 @@ class ObstructionMap:
         return made
 
     def paced(self, paces: RoadPaces) -> ObstructionMap:
-        """Return the same map with the speeds that vehicles drive, as far as they were counted."""
+        """Return the same map with the speeds that vehicles were seen to drive."""
         made = copy(self)
         made._paces = {
             road_id: steps / _PACE_STEPS
@@ -344,7 +344,7 @@ class ObstructionMap:
         return made
 
     def pace(self, road_id: str) -> float:
-        """Return the part of what the map expects that is driven on a road at this hour."""
+        """Return the speed on a road at this hour, as a part of what the map expects."""
         return self._paces.get(road_id, 1.0)
 
     def turn(self, road_id: str, following: str) -> float | None:
@@ -356,9 +356,9 @@ class ObstructionMap:
         return None
 
     def between(self, road_id: str, following: str, most_m: float) -> tuple[str, ...] | None:
-        """Return the roads from one to another, neither included: the most probable way.
+        """Return the roads of the most probable way from one to another, neither included.
 
-        None where there is none, or none so short.
+        None if there is no way of at most `most_m`.
         """
         if road_id not in self._roads or following not in self._roads:
             return None
@@ -388,8 +388,8 @@ class ObstructionMap:
     def along(self, roads: Sequence[str]) -> list[Passage]:
         """Return the passages of obstructions on a way that is surely driven, up to the horizon.
 
-        Where the way ends, or the map has a gap, most go on as the map says: behind a portal it
-        often has no roads.
+        Where the way ends or has a gap on the map, it is extended as most of the traffic goes:
+        behind a portal, maps often have no roads.
         """
         way = self._unbroken(roads)
         found: list[Passage] = []
@@ -411,7 +411,7 @@ class ObstructionMap:
         return found
 
     def _unbroken(self, roads: Sequence[str]) -> list[str]:
-        """Return the roads of a way up to the horizon, or to its exit there, or to a gap."""
+        """Return the roads of a way up to a gap, or the horizon, or the exit of a cover there."""
         way: list[str] = []
         done_m = 0.0
         for road_id in roads:
@@ -425,9 +425,9 @@ class ObstructionMap:
         return way
 
     def _go_on(self, way: list[str]) -> float:
-        """Extend a way as most of the traffic goes, through one cover; return how probable it is.
+        """Extend a way as most of the traffic goes, through one cover; return its probability.
 
-        Where few get to a cover so, the way stays as it is.
+        If only a small part of the traffic reaches a cover that way, the way stays as it is.
         """
         added: list[str] = []
         probability, is_inside = 1.0, False
@@ -439,7 +439,7 @@ class ObstructionMap:
             if best is None or (is_inside and not covered) or best.road_id in added:
                 break
             if not is_inside:
-                # How a tunnel branches inside takes nothing from whether it is entered.
+                # Branches inside a tunnel do not change the probability of entering it.
                 probability *= best.probability
                 if probability < _LEAST_ADDED:
                     return 1.0
@@ -452,7 +452,7 @@ class ObstructionMap:
         return probability
 
     def into(self, road_id: str) -> tuple[Into, ...]:
-        """Return the same by obstruction and number."""
+        """Return the passages ahead of a road, by obstruction and number."""
         if road_id not in self._into:
             together: dict[tuple[str, int], list[Passage]] = {}
             for passage in self.ahead(road_id):
@@ -469,10 +469,10 @@ class ObstructionMap:
         return self._profile(roads[:inside], roads[inside:])
 
     def way_behind(self, line: Line, roads: Sequence[str], obstruction_id: str) -> Profile:
-        """Return the same of roads behind a line that the map lacks.
+        """Return the profile of roads that follow a line that the map lacks.
 
-        It is taken to be driven as the first of them. Slight bends are none: nobody knows how
-        exactly it is drawn.
+        The line is taken to be as fast as the first of the roads. Its slight bends are ignored,
+        since it may be drawn inexactly.
         """
         inside = self._portal(roads, obstruction_id)
         shapes = [self._shape(road_id) for road_id in roads]
@@ -505,7 +505,7 @@ class ObstructionMap:
         return self._shapes[road_id]
 
     def _profile(self, approach: Sequence[str], inside: Sequence[str]) -> Profile:
-        # The same map with other paces has the same profiles where they do not differ.
+        # Maps that differ in paces share the profiles of ways whose paces are the same.
         paces = tuple(map(self.pace, (*approach, *inside))) if self._paces else ()
         key = tuple(approach), tuple(inside), paces
         known = self._profiles.get(key)
@@ -522,8 +522,8 @@ class ObstructionMap:
 
 
 def _learned(onward: Sequence[Onward], taken: Mapping[str | None, float]) -> tuple[Onward, ...]:
-    """Return what follows a road by the turns that were taken, and by what the map says."""
-    # A way that is not on the map can only be taken where the map leaves some of the traffic to it.
+    """Return the roads that follow a road, by the counted turns and the map's division."""
+    # Turns off the map count only where the map's probabilities leave some traffic to them.
     left = 1.0 - math.fsum(one.probability for one in onward)
     counts = {name: count for name, count in taken.items() if name is not None or left > LEAST}
     total = _GUESS + math.fsum(counts.values())
@@ -582,8 +582,8 @@ def area_in_plane(obstruction: Obstruction, plane: Plane) -> shapely.Geometry:
 def area_of(rings: Iterable[Sequence[Position]]) -> shapely.Geometry:
     """Return the area within an outer ring and outside of its holes.
 
-    Rings that are drawn by hand may cross themselves or each other. GEOS cuts nothing with such an
-    area, so it becomes the areas that they enclose; which may be none.
+    Rings that are drawn by hand may cross themselves or each other, and GEOS cannot intersect such
+    an area. It is replaced by the areas that the rings enclose, possibly none.
     """
     shell, *holes = rings
     area = shapely.Polygon(shell, holes)

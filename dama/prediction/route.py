@@ -1,7 +1,7 @@
 """A route that is known beforehand: what it passes through, and whether a vehicle keeps to it.
 
-The route is matched to the map as a drive would be (Viterbi's algorithm over the roads near it),
-so that a road above a tunnel, or one that leads the other way, is no passage of the tunnel.
+The route is matched to the map as a drive would be (Viterbi's algorithm over the roads near it). So
+a route on a road above a tunnel, or in the other direction, does not count as a passage of it.
 """
 
 from __future__ import annotations
@@ -33,57 +33,56 @@ from dama.prediction.route_matching import AGAINST_DEG, DRAWN_DEG, DRAWN_M, Rout
 from dama.prediction.track import Point, Track
 from dama.prediction.ways_ahead import HORIZON_M, MOST_PASSAGES
 
-# The route is compared with the map in steps of this length, where covered roads are this near.
+# The route is matched to the map in steps of this length, where covered roads are this near.
 _STEP_M = 20.0
 _COVERS_M = 300.0
-# Longer segments are gaps of the route. So many segments near a place, and so many steps near
-# covered roads, are compared at most, which bounds what a route costs; what lies behind them is
-# predicted as without a route.
+# Longer segments are gaps of the route. The most segments compared near a place, and the most steps
+# matched near covered roads, bound the cost of a route; the rest is predicted as without a route.
 _LEAP_M = 5_000.0
 _MOST_NEAR = 256
 _MOST_SAMPLES = 5_000
-# So many steps are compared at most each time that the road ahead is asked for: some 20 ms, in
-# which nothing else is done.
+# The most steps matched at each request for the road ahead: some 20 ms, which block everything
+# else.
 _AT_ONCE = 64
-# A vehicle keeps to its route so surely; and is looked for within so many metres of it.
+# The prior probability that a vehicle keeps to its route; and how near to it the vehicle has to be.
 _KEPT = 0.98
 _NEAR_M = 60.0
-# One standard deviation of a receiver that does not say how exact it is, and how many independent
-# places the last seconds' fixes are worth: noise is correlated.
+# One standard deviation of a receiver that reports no accuracy, and how many independent fixes the
+# last seconds' fixes are worth: their noise is correlated.
 _NOISE_M = 6.0
 _WORTH = 3.0
 # Deviations up to this (in squared standard deviations) are those of a vehicle on the route.
 _USUAL = 1.5
-# Passes of one place that lie so far apart along the route are told apart by the track before: by
-# so many of its places, so many passes of each. A pass further beside than the nearest by more than
-# `_BESIDE_M` is none.
+# A route may pass one place several times. Passes at least `_APART_M` apart along it are told apart
+# by the track: by its last `_COMPARED` places, with up to `_MOST_PASSES` passes of each. A line
+# that is more than `_BESIDE_M` further away than the nearest is no pass of the place.
 _APART_M = 10.0
 _BESIDE_M = 30.0
 _COMPARED = 48
-# What is near is kept for so many places.
+# The nearby segments are cached for this many places.
 _MOST_NEARBY = 3 * _COMPARED
 _MOST_PASSES = 12
-# Between two places the route goes on as far as they are apart, or further in a bend, up to so many
-# times as far; one standard deviation of what is beyond that; and the most that a difference costs,
-# since a vehicle may leave its route and join it elsewhere.
+# Between two places the route advances by their distance, or in a bend by up to `_BENT` times as
+# much. One standard deviation beyond that; and the most that a difference costs, since a vehicle
+# may leave its route and join it elsewhere.
 _BENT = 2.0
 _ALONG_M = 15.0
 _MOST_UNLIKE = 16.0
-# Between two steps of a route, its roads are this long at most, and of so many it is known which
-# ones lead to a passage.
+# The longest way by roads between two steps of a route, and the most roads that are kept as leading
+# to a passage.
 _UNSEEN_M = 100.0
 _MOST_ROADS = 64
-# A section that the vehicle is on is matched from so far behind it.
+# A section that the vehicle is on is matched from this far behind the vehicle.
 _LEAD_M = 100.0
-# A way by the map is the route's where their lengths differ by so much, and this part; it is looked
-# for up to so many times as far. So many are kept.
+# A way on the map is the route's if their lengths differ by at most this much plus this part. The
+# search goes up to `_LONGER` times as far. The most such ways that are cached.
 _SAME_WAY_M = 50.0
 _SAME_WAY = 0.1
 _LONGER = 1.3
 _MOST_LEADING = 64
-# A part of a route that the map lacks is looked at from every so many metres on.
+# A part of a route that the map lacks is profiled from points that are this far apart.
 _LACKING_M = 500.0
-# Every so many of the last seconds' fixes are compared.
+# Of the last seconds' fixes, one in this many is compared.
 _RECENT_STEP = 3
 
 
@@ -91,8 +90,8 @@ _RECENT_STEP = 3
 class RoutePassage:
     """Where along a route an obstruction begins and ends, in metres from the route's beginning.
 
-    `roads` are those of the map that the route takes, up to the exit, as far back as they are known
-    and hang together.
+    `roads` are the map's roads that the route takes up to the exit, as far back as they are known
+    without a gap.
     """
 
     obstruction_id: str
@@ -114,7 +113,7 @@ class Progress:
 
 
 class Route:
-    """A line that a terminal will drive, matched to a map as far as is asked; neither changes."""
+    """A line that a terminal will drive, matched to a map on demand; line and map never change."""
 
     def __init__(self, line: Line, on: ObstructionMap) -> None:
         self._line = without_repeats(line)
@@ -133,8 +132,8 @@ class Route:
         )
         self._on = on
         self._areas = tuple(self._through_areas())
-        # Matching takes milliseconds a kilometre, so a section waits until the vehicle is near, and
-        # is matched little by little.
+        # Matching takes milliseconds a kilometre, so a section is matched only when the vehicle is
+        # near, and in portions.
         self._sections = tuple(self._near_covers())
         self._matching: dict[int, RouteMatching] = {}
         self._matched: dict[int, tuple[RoutePassage, ...]] = {}
@@ -142,21 +141,21 @@ class Route:
         self._begun: dict[int, int] = {}
         self._lacking: dict[tuple[float, RoutePassage], Profile] = {}
         self._leading: dict[tuple[str, RoutePassage], tuple[str, ...] | None] = {}
-        # What is near to places of the track, the nearest first, and what came of comparing them:
-        # with the next fix, most of it is asked for again.
+        # The segments near places of the track, the nearest first, and the comparison with them:
+        # the next fix needs most of them again.
         self._nearby: dict[Position, list[Foot]] = {}
         self._compared: _Compared | None = None
 
     @property
     def passages(self) -> tuple[RoutePassage, ...]:
-        """All that it passes through, in order."""
+        """All passages, in order."""
         return self._until(math.inf, at_once=_MOST_SAMPLES)
 
     def ahead(self, offset_m: float) -> Iterator[RoutePassage]:
         """Yield the passages that are not over, up to the horizon, in order.
 
-        Of each obstruction only the next few. What is not matched yet is left out (see
-        `is_matched`): each call goes on with it for some milliseconds.
+        Of each obstruction only the next few are given. Sections that are not matched yet are left
+        out (see `is_matched`): each call continues the matching for some milliseconds.
         """
         seen: Counter[str] = Counter()
         for passage in self._until(offset_m + HORIZON_M, offset_m, at_once=_AT_ONCE):
@@ -165,7 +164,7 @@ class Route:
                 yield passage
 
     def is_matched(self, offset_m: float) -> bool:
-        """Tell whether it is known what it passes from there to the horizon."""
+        """Tell whether all passages from there to the horizon are known."""
         return all(
             number in self._matched
             for number, section in enumerate(self._sections)
@@ -185,14 +184,14 @@ class Route:
         return tuple(sorted((p for p in found if p.entry_m <= most_m), key=lambda p: p.entry_m))
 
     def _match(self, number: int, from_m: float, at_once: int) -> int:
-        """Match so many steps of a section at most; return how many are left to others.
+        """Match at most `at_once` steps of a section; return how many are left for other sections.
 
-        Before `from_m`, where the vehicle is, only so much is matched as tells which road it is.
+        Behind `from_m`, where the vehicle is, only enough is matched to tell which road it is on.
         """
         section = self._sections[number]
         first = max(bisect_right(section, from_m - _LEAD_M) - 1, 0)
         if number in self._begun and section[self._begun[number]] > max(from_m, section[0]):
-            # It has gone back.
+            # The vehicle has gone back.
             self._matched.pop(number, None)
             self._matching.pop(number, None)
             del self._begun[number]
@@ -209,7 +208,7 @@ class Route:
         return at_once - len(steps)
 
     def progress(self, track: Track) -> Progress | None:
-        """Return where on the route a vehicle is; None where it is not near it, or drives back."""
+        """Return where on its route a vehicle is; None if it is not near, or drives against it."""
         if track.last is None:
             return None
         if len(self._nearby) >= _MOST_NEARBY:
@@ -233,7 +232,7 @@ class Route:
         return Progress(here.offset_m, odds / (1.0 + odds))
 
     def _near_to(self, place: Position) -> list[Foot]:
-        """Return the places of the route's segments near a position, the nearest first."""
+        """Return the feet on the route's segments near a position, the nearest first."""
         found = self._nearby.get(place)
         if found is None:
             found = self._nearby[place] = sorted(self._near(place, _NEAR_M), key=_beside)
@@ -251,7 +250,7 @@ class Route:
                 yield foot
 
     def _foot(self, plane: Plane, number: int) -> Foot:
-        """Return the place of one segment that is the nearest to a plane's origin."""
+        """Return the foot on one segment of a plane's origin."""
         (ax, ay), (bx, by) = plane.xy(self._line[number]), plane.xy(self._line[number + 1])
         dx, dy = bx - ax, by - ay
         square = dx * dx + dy * dy
@@ -262,14 +261,14 @@ class Route:
         return Foot(offset, lateral, math.degrees(math.atan2(dx, dy)) % 360.0, right)
 
     def _unlike(self, track: Track, feet: list[Foot]) -> list[int]:
-        """Return how unlike the track before is to the route before each of these passes.
+        """Return how much the track up to here differs from the route up to each of these passes.
 
         Viterbi's algorithm over the passes of the track's places. In variances, rounded, so that
-        passes which the track does not tell apart are alike.
+        passes that the track does not tell apart are equal.
         """
         assert track.last is not None
-        # The trail's places are further apart than a small roundabout is wide: the last ones are
-        # looked at more closely.
+        # The trail's places are further apart than a small roundabout is wide, so the last seconds
+        # are compared by their fixes.
         recent = track.recent[-1 - _RECENT_STEP :: -_RECENT_STEP][::-1]
         since_ms = recent[0].time_ms if recent else track.last.time_ms
         points = tuple(one for one in track.trail if one.time_ms < since_ms)[-_COMPARED:]
@@ -279,7 +278,7 @@ class Route:
             compared = _Compared(points, noise_m)
             for point in points:
                 compared.step(point.place, _passes(self._near_to(point.place), None))
-            # It is kept as it is here: what follows is another way each time.
+            # Only the trail's part can be used again: the recent fixes change each time.
             self._compared = compared
         last = compared.copy()
         for point in recent:
@@ -300,7 +299,7 @@ class Route:
         return lon + part * ((lon2 - lon + 540.0) % 360.0 - 180.0), lat + part * (lat2 - lat)
 
     def _offset(self, place: Position, around_m: float) -> float:
-        """Return where the route passes a place that it is known to pass near an offset."""
+        """Return where the route passes a place that it passes near an offset."""
         within_m = 2.0 * _STEP_M
         near = [f for f in self._near(place, within_m) if abs(f.offset_m - around_m) <= within_m]
         return min(near, key=lambda foot: foot.lateral_m).offset_m if near else around_m
@@ -329,7 +328,7 @@ class Route:
             way = self._way_on(way, road_id)
 
     def _way_on(self, way: list[str], road_id: str | None) -> list[str]:
-        """Return the roads of a way after one more, which may be the same; anew where it breaks."""
+        """Return a way with one more road, which may be its last one; a new way after a gap."""
         if road_id is None:
             return []
         if not way:
@@ -342,9 +341,9 @@ class Route:
     def way_to(self, passage: RoutePassage, offset_m: float, seen_on: Iterable[str]) -> Way | None:
         """Return the way from a place of the route to a passage and through it, by its own roads.
 
-        Where they are not known so far back, they are joined to one of the roads that the vehicle
-        seems to be on, by the map's most probable way if that is about as long as the route. None
-        where that is not so.
+        Where these roads do not reach back to the vehicle, the map's most probable way joins them
+        to one of the roads that the vehicle seems to be on, if it is about as long as the route.
+        Otherwise the result is None.
         """
         on, left_m = self._on, passage.exit_m - offset_m
         for first in range(len(passage.roads) - 1, -1, -1):
@@ -373,7 +372,7 @@ class Route:
         return None
 
     def way_by_line(self, passage: RoutePassage, offset_m: float) -> Way | None:
-        """Return the same where the map lacks the way to those roads: by the route's own line."""
+        """Return the way by the route's own line, where the map lacks the way to those roads."""
         known_m = math.fsum(self._on.course(road_id).length_m for road_id in passage.roads)
         begins_m = passage.exit_m - known_m
         if not passage.roads or offset_m >= begins_m:
@@ -383,7 +382,7 @@ class Route:
         if key not in self._lacking:
             if len(self._lacking) >= _MOST_LEADING:
                 self._lacking.clear()
-            # The last step is no shorter than half of one, so that it has a direction.
+            # The last step is at least half a step long, so that it has a direction.
             steps = range(max(round((begins_m - since_m) / _STEP_M), 1))
             places = [self._place(since_m + step * _STEP_M) for step in steps]
             line = without_repeats([*places, self._place(begins_m)])
@@ -399,7 +398,7 @@ class Route:
         section: list[float] = []
         left = _MOST_SAMPLES
         for number, (begins, ends) in enumerate(pairwise(self._at)):
-            # Where a route leaps, it says nothing of the roads.
+            # A gap in a route says nothing of the roads.
             if ends - begins <= _LEAP_M and number in beside:
                 steps = range(math.ceil(begins / _STEP_M), math.ceil(ends / _STEP_M))
                 section += [step * _STEP_M for step in steps[:left]]
@@ -431,7 +430,7 @@ class Route:
 
 
 def is_as_long(one_m: float, other_m: float) -> bool:
-    """Tell whether two ways are about as long, as a way of the map and the same one of a route."""
+    """Tell whether two lengths are near enough for a way on the map and the same one of a route."""
     return abs(one_m - other_m) <= _SAME_WAY_M + _SAME_WAY * other_m
 
 
@@ -440,7 +439,7 @@ def _beside(foot: Foot) -> float:
 
 
 def _passes(found: Iterable[Foot], course_deg: float | None) -> list[Foot]:
-    """Return the nearest place of each pass of a route, of places with the nearest first."""
+    """Return the nearest foot of each pass of a route; `found` has the nearest first."""
     kept: list[Foot] = []
     for foot in found:
         if kept and foot.lateral_m > kept[0].lateral_m + _BESIDE_M:
@@ -458,8 +457,8 @@ def _passes(found: Iterable[Foot], course_deg: float | None) -> list[Foot]:
 class _Compared:
     """The comparison of a track's places, in order, with the passes of a route near them.
 
-    `before` are the passes of the last place that has any: where each is along the route, and how
-    unlike the track up to there is to the route up to there.
+    `before` are the passes of the last place that has any: the offset of each along the route, and
+    how much the track up to there differs from the route up to there.
     """
 
     points: tuple[Point, ...]
@@ -469,13 +468,13 @@ class _Compared:
     _moved_m: float = 0.0
 
     def copy(self) -> _Compared:
-        """Return one that goes on from here by itself."""
+        """Return an independent copy, to continue from here."""
         return replace(self)
 
     def step(self, place: Position, passes: Iterable[Foot]) -> None:
         """Go on to the next place, and the route's passes near it.
 
-        Beside the route there is none: the next place on it is compared with the last one.
+        A place off the route has no pass: the next place on it is compared with the last one on it.
         """
         if self._place is not None:
             self._moved_m += distance_m(self._place, place)
@@ -498,7 +497,7 @@ def _cost(one: tuple[float, float]) -> float:
 
 
 def _least_unlike(before: list[tuple[float, float]], offset_m: float, moved_m: float) -> float:
-    """Return the least cost of a pass, after those of the place before, the least unlike first."""
+    """Return the least cost of a pass, by those of the place before, the best of them first."""
     least = math.inf if before else 0.0
     for before_m, unlike in before:
         if unlike >= least:

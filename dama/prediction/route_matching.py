@@ -7,21 +7,21 @@ import math
 from dama.prediction.places import Position, turn_deg
 from dama.prediction.roadmap import Near, ObstructionMap
 
-# How exactly a route is drawn: one standard deviation beside the road and in direction. Roads
-# further away than three are not compared, nor those that lead another way.
+# How exactly a route is drawn: one standard deviation beside the road and in direction. Roads more
+# than three away, or of a very different direction, are not compared.
 DRAWN_M = 10.0
 DRAWN_DEG = 20.0
 AGAINST_DEG = 75.0
-# What it costs to go on where the map has no connection, and to leave or join the map's roads.
+# The cost of a step without a connection on the map, and of leaving or joining the map's roads.
 _UNCONNECTED = -8.0
 _OFF = -4.5
 _LEAVING = -4.0
-# The likeliest roads of a step.
+# The most roads kept per step, the likeliest.
 _MOST_ROADS = 8
 
 
 class RouteMatching:
-    """The matching of a section of a route, whose steps are so far apart."""
+    """The matching of a section of a route, in steps of equal length."""
 
     def __init__(self, on: ObstructionMap, step_m: float) -> None:
         self._on = on

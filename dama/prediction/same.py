@@ -1,20 +1,20 @@
-"""Whether two accounts speak of the same blockage: the one place where that is decided."""
+"""The one place that decides whether two accounts speak of the same blockage."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-# Two that are expected at the same moment have entries at most so far apart.
+# Two expectations made at the same time agree if their entries are at most this far apart.
 EXPECTED_MS = 10_000
-# An observed entry and the expected one are at most so far apart.
+# An observed entry matches an expected one that is at most this far away.
 OBSERVED_MS = 30_000
-# What a terminal announces itself may be off by this part of the time to the entry.
+# The entry that a terminal announces may be off by this part of the time to it.
 _ANNOUNCED_PART = 0.25
 
 
 class Span(NamedTuple):
-    """What an account says: by which obstruction, if that is known, from when until when.
+    """What an account says of a blockage: its obstruction, if known, its entry and its exit.
 
     Times are UTC in milliseconds since 1970.
     """
@@ -27,10 +27,10 @@ class Span(NamedTuple):
 def is_same(one: Span, other: Span, now_ms: int, *, within_ms: float = EXPECTED_MS) -> bool:
     """Tell whether two expectations of a terminal are of the same blockage.
 
-    Those that name different obstructions never are. Those that name the same one are while both
-    are ahead, however long the vehicle is held up on its way; once one has begun, the other may be
-    of the way back. All others go by time: they are if they overlap, or if their entries are no
-    further apart than `within_ms`.
+    Expectations that name different obstructions never are. Two that name the same obstruction are
+    while both are ahead, however long the vehicle is held up; once one has begun, the other may be
+    for the way back. All others are compared by time: they are the same if they overlap, or if
+    their entries are no further apart than `within_ms`.
     """
     if one.obstruction_id is not None and other.obstruction_id is not None:
         if one.obstruction_id != other.obstruction_id:
@@ -43,8 +43,8 @@ def is_same(one: Span, other: Span, now_ms: int, *, within_ms: float = EXPECTED_
 def is_same_passage(one: Span, other: Span) -> bool:
     """Tell whether two accounts that go back to the same prediction are of the same blockage.
 
-    Other than `is_same`, it tells the passages of one obstruction apart: their times are as they
-    were predicted together.
+    Unlike `is_same`, it tells the passages of one obstruction apart, by their times: both accounts
+    have these from one prediction.
     """
     if one.obstruction_id != other.obstruction_id and None not in (
         one.obstruction_id,
@@ -57,14 +57,15 @@ def is_same_passage(one: Span, other: Span) -> bool:
 def matched(
     known: Sequence[Span], said: Sequence[Span], now_ms: int, *, within_ms: float = EXPECTED_MS
 ) -> dict[int, int]:
-    """Tell which of the known blockages of a terminal each of those said now is, by their places.
+    """Match the blockages said now to a terminal's known ones; return known indices by said ones.
 
-    Each is one other at most. The passages of one obstruction stay in their order, whatever holds
-    the vehicle up: of those that may be the same (see `is_same`), as many as can be are matched,
-    the nearest ones where some are left over. Those that only times speak for come after them.
+    Each is matched once at most. The passages of one obstruction keep their order, however the
+    vehicle is delayed: of those that may be the same (see `is_same`), as many pairs as possible are
+    made, and of these choices the one with the nearest times. Blockages that only their times can
+    match come after them.
     """
     if len(known) < 2 and len(said) < 2:
-        # Most have one ahead, each second.
+        # The usual case, which comes each second: one blockage ahead.
         one = known and said and is_same(known[0], said[0], now_ms, within_ms=within_ms)
         return {0: 0} if one else {}
     found: dict[int, int] = {}
@@ -106,15 +107,15 @@ def is_announced(said: Span, other: Span, now_ms: int) -> bool:
 
 
 def has_begun(expected: Span, entry_ms: int) -> bool:
-    """Tell whether what was observed to begin at a time is what was expected."""
+    """Tell whether a blockage observed to begin at this time is the expected one."""
     return _at_the_same_time(expected, Span(None, entry_ms, entry_ms + 1), OBSERVED_MS)
 
 
 def is_told_again(one: Span, based_on_ms: int, begun: Span) -> bool:
     """Tell whether an expectation is of a blockage that is known to have begun.
 
-    `based_on_ms` is what the expectation goes back to: of the same obstruction, what is later than
-    the exit is of another passage.
+    `based_on_ms` is the time of the fix or announcement that the expectation goes back to. If that
+    is later than the exit, an expectation of the same obstruction is of another passage.
     """
     if one.obstruction_id is not None and begun.obstruction_id is not None:
         return one.obstruction_id == begun.obstruction_id and based_on_ms <= begun.exit_ms
@@ -124,11 +125,11 @@ def is_told_again(one: Span, based_on_ms: int, begun: Span) -> bool:
 def _in_order(
     ours: Sequence[int], theirs: Sequence[int], apart: Callable[[int, int], float | None]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs in the order of both: as many as can be, and of those the nearest together.
+    """Yield pairs in the order of both: as many as possible, with the least distance in all.
 
-    `apart` tells how far two are, None where they are no pair.
+    `apart` gives the distance of two, None where they cannot be a pair.
     """
-    # The best that can be made of what is behind two places: how many pairs, and how far apart.
+    # By two places: the most pairs that can be made from there on, and minus their distances.
     best = [[(0, 0.0)] * (len(theirs) + 1) for _ in range(len(ours) + 1)]
     for n in reversed(range(len(ours))):
         for m in reversed(range(len(theirs))):

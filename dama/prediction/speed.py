@@ -1,4 +1,4 @@
-"""How fast a vehicle goes: what it drives now, and what it drives freely."""
+"""How fast a vehicle goes: its present speed and its free speed."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass, replace
 
 from dama.prediction.profile import NOMINAL_MPS
 
-# Below this a vehicle stands: a receiver at rest shows up to some 0.5 m/s.
+# Below this a vehicle stands: a receiver at rest reports up to some 0.5 m/s.
 STANDING_MPS = 1.0
-# What a driver does over so many seconds is what is meant; less than half of the usual speed is a
-# crossing, a queue or a start, and counts less.
+# A speed kept for `_MEANT_S` is the one that the driver intends. Less than half of the usual speed
+# is a crossing, a queue or a start, and counts less.
 _MEANT_S = 8.0
 _HINDERED_S = 40.0
 # A queue says little of how a vehicle drives on a road that is free.
 _QUEUED_S = 150.0
 # Slower than this part of what is driven freely, a vehicle is in a queue.
 QUEUED = 0.45
-# A speed says nothing of what was driven before these last seconds, where no fix has come.
+# After a gap between fixes, a speed stands for these last seconds only.
 KNOWN_S = 10.0
-# In so many seconds a vehicle that has started comes to drive as it means to.
+# A vehicle that starts reaches its intended speed in this time.
 _STARTING_S = 10.0
 _MEANT = 0.7
 _HINDERED = 0.5
 _RECENT_TIME_S = 1.5
-# Speeds come back to what was usual over some minutes; this part of the way is expected within
-# the time that is predicted, more of it where the map says how fast the road is. What differs by
-# more belongs to another kind of road.
+# Speeds return to the usual one of some minutes. The prediction expects this part of the return,
+# more where the map gives the road's speed. A speed that differs by more than `_SAME_KIND` belongs
+# to another kind of road.
 _USUAL_S = 90.0
 _RETURN = 0.3
 _RETURN_KNOWN = 0.35
@@ -38,10 +38,10 @@ _RATIOS = (0.4, 1.8)
 class Pace:
     """A vehicle's speeds.
 
-    `now_mps` is the present speed, smoothed; `cruise_mps` the one it last kept when nothing
-    hindered it, `usual_mps` its mean over minutes; `ratio` and `usual_ratio` are the same as parts
-    of what is expected of the road. `moved_s` is how long it has been moving, `slow_s` how long of
-    that it has been seen as slow as in a queue, stops not counted.
+    `now_mps` is the present speed, smoothed; `cruise_mps` the last one without hindrance, and
+    `usual_mps` its mean over minutes; `ratio` and `usual_ratio` are the same two as parts of the
+    road's expected speed. `moved_s` is how long it has been moving, `slow_s` for how long it has
+    now been as slow as in a queue, stops not counted.
     """
 
     now_mps: float = 0.0
@@ -55,8 +55,7 @@ class Pace:
     def after(self, speed_mps: float, elapsed_s: float, expected_mps: float | None) -> Pace:
         """Return the pace after a further measurement.
 
-        `expected_mps` is what is driven freely at this place of this road, None where that is
-        unknown.
+        `expected_mps` is the expected free speed at this place of this road, None if unknown.
         """
         now = speed_mps
         if self.moved_s:
@@ -90,14 +89,14 @@ class Pace:
         return Pace(now, cruise, ratio, usual, usual_ratio, moved_s, slow_s)
 
     def factor(self, *, is_known: bool) -> float:
-        """Return what it will drive freely as a part of what is expected of a road.
+        """Return its future free speed as a part of a road's expected speed.
 
-        Where the map does not say what is expected, that is `NOMINAL_MPS`.
+        Where the map does not give an expected speed, that is `NOMINAL_MPS`.
         """
         if is_known:
             return _returning(self.ratio, self.usual_ratio, _RETURN_KNOWN)
         cruise = self.cruise_mps or NOMINAL_MPS
-        # A slow vehicle that has only just been seen to move may be starting.
+        # A slow vehicle whose first moving fixes are recent may be starting.
         lacking = max(NOMINAL_MPS - cruise, 0.0)
         cruise += lacking * max(1.0 - self.moved_s / _STARTING_S, 0.0)
         free = max(_returning(cruise, self.usual_mps or cruise, _RETURN), 2 * STANDING_MPS)
@@ -105,7 +104,7 @@ class Pace:
 
 
 def _part(elapsed_s: float, time_s: float) -> float:
-    """Return how much of a change an average over `time_s` takes up."""
+    """Return the part of a change that an average over `time_s` takes up in `elapsed_s`."""
     return -math.expm1(-elapsed_s / time_s)
 
 

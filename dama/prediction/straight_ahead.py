@@ -1,4 +1,4 @@
-"""What lies straight ahead of a vehicle where no road is known: the areas that it may enter."""
+"""The areas that a vehicle may enter if it goes straight ahead, where no road is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dama.prediction.profile import Profile
 from dama.prediction.roadmap import ObstructionMap, area_in_plane
 from dama.prediction.track import Track
 
-# How far ahead is looked, and the spread of directions with its weights.
+# How far ahead areas count, and the directions tried, with their weights.
 _BLIND_M = 1_000.0
 _BLIND_S = 40.0
 _FAN = ((0.0, 0.4), (4.0, 0.2), (-4.0, 0.2), (8.0, 0.1), (-8.0, 0.1))
@@ -48,7 +48,7 @@ def _crossing(area: shapely.Geometry, heading: float, range_m: float) -> tuple[f
         return None
     x, y = math.sin(math.radians(heading)), math.cos(math.radians(heading))
     origin = shapely.Point(0.0, 0.0)
-    # Through to the far side, however far: only the entry has to be within range.
+    # Only the entry has to be within range; the far side may be beyond it.
     far_m = range_m + float(area.hausdorff_distance(origin))
     cut = area.intersection(shapely.LineString([(0.0, 0.0), (far_m * x, far_m * y)]))
     if cut.is_empty or cut.length <= 0.0:

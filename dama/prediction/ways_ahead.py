@@ -12,18 +12,18 @@ from typing import NamedTuple
 from dama.prediction.obstruction import Road
 from dama.prediction.places import Course, turn_deg
 
-# How far ahead is looked.
+# How far ahead ways are followed.
 HORIZON_M = 5_000.0
-# An obstruction is passed so often on one way at most, as far as is told.
+# The most passages of one obstruction that are reported on one way.
 MOST_PASSAGES = 3
-# Branches of the road followed at most, and the least probable one that is followed.
+# The most branches of the road that are followed, and the least probability of one.
 MAX_STEPS = 256
 LEAST = 0.03
-# A roundabout is so long at most. Where more of the traffic than this would come to its own way
-# again, the way ends.
+# The longest roundabout. A way ends where more than this part of the traffic would come back to
+# its own way.
 _ROUND_M = 300.0
 _ALL = 0.999
-# Who turns by more than this from one road into the next one turns round on the spot.
+# A vehicle that turns by more than this from one road into the next turns round on the spot.
 _ROUND_DEG = 170.0
 
 
@@ -42,7 +42,7 @@ class Way(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    """A place where a way enters an obstruction, and where those who take it come out again."""
+    """A place where a way enters an obstruction, and the exits by which vehicles leave it."""
 
     obstruction_id: str
     number: int
@@ -52,15 +52,15 @@ class _Entry:
     exits: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
 
     def leave(self, probability: float, ways: tuple[str, ...]) -> None:
-        """Take in that a way leaves the obstruction, at its end."""
+        """Add an exit: a way that leaves the obstruction at its end."""
         self.exits.append((probability, ways[len(self.approach) :]))
 
     def through(self, rounds: Iterable[_Round]) -> Iterator[Way]:
         """Yield the ways from the portal to an exit, with their probabilities.
 
-        Those that were not followed to an exit come out as the others do: whether the obstruction
-        is entered does not depend on what is known of its inside. Those who come round before they
-        enter it take the same ways once more.
+        Ways that were not followed to an exit are divided over the known exits: the probability of
+        entry does not depend on how much is known of the inside. Vehicles that come round before
+        they enter take the same ways once more.
         """
         entered = self.probability
         again: dict[int, float] = {}
@@ -76,7 +76,7 @@ class _Entry:
 
 
 class _Round(NamedTuple):
-    """Which part of those who have come by a way to its last road come to that road again.
+    """The part of the vehicles on a way's last road that come to that road again.
 
     `passed` are the obstructions that they drive through on this round.
     """
@@ -95,8 +95,8 @@ class _Branch(NamedTuple):
     done_m: float
     ways: tuple[str, ...]
     entered: _Entry | None
-    # The roads driven so far are not driven again: a vehicle that comes back is predicted when it
-    # does. The obstructions left behind, once for each passage, may be.
+    # The roads driven so far; none is followed again, since a vehicle that comes back is predicted
+    # when it does. The obstructions passed, one entry per passage; these may be passed again.
     driven: frozenset[str]
     passed: tuple[str, ...]
 
@@ -107,7 +107,7 @@ class _Branch(NamedTuple):
 
 
 class _Reached(NamedTuple):
-    """How probably a way is taken, how far on its last road begins, and what it has passed."""
+    """How probably a way is taken, where its last road begins, and how many it has passed."""
 
     probability: float
     begins_m: float
@@ -119,8 +119,8 @@ def ways_ahead(
 ) -> Iterator[Way]:
     """Follow a road onward from its beginning, the most probable ways first.
 
-    Of each obstruction and number, the probabilities add up to 1 at most. No obstruction is passed
-    again by turning round at a dead end: that is known once it has happened.
+    Of each obstruction and number, the probabilities add up to 1 at most. A way that turns round at
+    a dead end passes no obstruction again: that is predicted once the vehicle has turned.
     """
     todo = [_Branch(-1.0, 0, road_id, 0.0, (), None, frozenset(), ())]
     entries: list[_Entry] = []
@@ -159,10 +159,10 @@ def ways_ahead(
         soon = {name for name, way in comes.items() if done_m - reached[way].begins_m <= _ROUND_M}
         again = math.fsum(one.probability for one in onwards if one.road_id in comes.keys() - soon)
         for onward in onwards if again < _ALL else ():
-            # Nobody drives round a block: who could, takes one of the other ways.
+            # No vehicle drives round a block: that part of the traffic takes the other ways.
             probability = branch.probability * onward.probability / (1.0 - again)
             if onward.road_id in soon:
-                # Who comes round at once takes the ways that have been followed from there.
+                # A vehicle that comes round soon takes the ways already followed from there.
                 way = comes[onward.road_id]
                 since = frozenset(passed[reached[way].passed :])
                 seen = since | {entered.obstruction_id} if entered else since
@@ -183,7 +183,7 @@ def ways_ahead(
                 )
                 heapq.heappush(todo, following)
         if entered and (left > LEAST or left >= branch.probability):
-            # What the map does not follow leaves the obstruction here.
+            # The traffic that is not followed any further leaves the obstruction here.
             entered.leave(left, ways)
     for branch in todo:
         if branch.entered:
@@ -193,7 +193,7 @@ def ways_ahead(
 
 
 def _turns_round(ways: Sequence[str], courses: Mapping[str, Course]) -> bool:
-    """Tell whether a way turns round at a dead end: who gets there mostly stays for a while."""
+    """Tell whether a way turns round at a dead end, where most vehicles stay for a while."""
     return any(
         turn_deg(before.at(before.length_m)[1], after.at(0.0)[1]) > _ROUND_DEG
         for before, after in pairwise(courses[road_id] for road_id in ways)

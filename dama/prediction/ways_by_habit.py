@@ -1,4 +1,4 @@
-"""What lies ahead of a vehicle as its remembered drives went on; else as the traffic does."""
+"""The ways ahead of a vehicle: as its remembered drives went on, otherwise as the traffic goes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dama.prediction.profile import Profile
 from dama.prediction.roadmap import Into, ObstructionMap, Passage
 from dama.prediction.track import Track
 
-# Where remembered drives go on, so many roads are looked at to see which one a vehicle is on.
+# The number of next roads on remembered drives that count when a fix is matched.
 _NEXT_ROADS = 12
 
 
 class WaysByHabit:
     """The ways ahead of one vehicle.
 
-    What is found is kept until the vehicle has driven another road, or has other habits.
+    Results are cached until the vehicle has driven another road, or its habits change.
     """
 
     def __init__(self, on: ObstructionMap) -> None:
         self._map = on
-        # For whom what is below was found.
+        # The roads driven and the habits that the results below are for.
         self._driven: tuple[str, ...] = ()
         self._habits: Habits | None = None
         self._ahead: dict[str, tuple[Into, ...]] = {}
@@ -43,7 +43,7 @@ class WaysByHabit:
         return known
 
     def expected(self, track: Track, habits: Habits) -> Expected | None:
-        """Return where remembered drives went on from the road that the vehicle was on last."""
+        """Return how remembered drives went on from the vehicle's last sure road."""
         driven, last = track.driven, track.last
         if not driven or last is None:
             return None
@@ -61,7 +61,7 @@ class WaysByHabit:
         return self._next
 
     def _renew(self, driven: tuple[str, ...], habits: Habits) -> None:
-        """Forget what was found for other roads driven, or by other habits."""
+        """Drop the results for other roads driven, or for other habits."""
         if driven is not self._driven or habits is not self._habits:
             self._driven, self._habits = driven, habits
             self._ahead, self._next = {}, None
