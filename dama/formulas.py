@@ -2,9 +2,9 @@
 
 Source: Oh, Kim and Kim, *Adaptive Borrow-Repay Resource Allocation on Disruptive Satellite
 Communication with PEP*, equations 1 to 4. One of N sessions with demand, each at the rate R, will
-be blocked for T_t, in T_r from now. The others lend it beforehand what it cannot use meanwhile,
-and get it back while it is blocked. Equation 2 gives a rate and equation 3 an amount; volume is
-conserved: (N - 1) · D_r = D_u.
+be blocked for T_t, in T_r from now. Before that the others lend it the amount that it cannot use
+while blocked, and they get it back during the blockage. Equation 2 gives a rate and equation 3 an
+amount; volume is conserved: (N - 1) · D_r = D_u.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class FormulaError(ValueError):
 
 
 def unused_bits(rate_bps: Fraction | int, blocked_ms: int) -> Fraction:
-    """Return D_u = R·T_t, what the session cannot use while it is blocked (equation 1).
+    """Return D_u = R·T_t, the bits that the session cannot use while blocked (equation 1).
 
     Args:
         rate_bps: R, the session's rate in bit/s.
@@ -39,12 +39,12 @@ def unused_bits(rate_bps: Fraction | int, blocked_ms: int) -> Fraction:
 def borrowed_bps(
     rate_bps: Fraction | int, blocked_ms: int, lead_ms: int, sessions: int
 ) -> Fraction:
-    """Return D_b = R·T_t / (T_r·(N - 1)), what each other session lends in bit/s (equation 2).
+    """Return D_b = R·T_t / (T_r·(N - 1)), the rate that each other session lends (equation 2).
 
     Args:
         rate_bps: R, the session's rate in bit/s.
         blocked_ms: T_t, the time in the road tunnel in ms.
-        lead_ms: T_r, the time from recognition to entry in ms, for which each lends.
+        lead_ms: T_r, the time from recognition to entry in ms, during which each lends.
         sessions: N, the sessions with demand, the blocked one included.
 
     Raises:
@@ -56,7 +56,7 @@ def borrowed_bps(
 
 
 def repaid_bits(rate_bps: Fraction | int, blocked_ms: int, sessions: int) -> Fraction:
-    """Return D_r = R·T_t / (N - 1) = D_b·T_r, what each other session is repaid (equation 3).
+    """Return D_r = R·T_t / (N - 1) = D_b·T_r, the bits repaid to each other session (equation 3).
 
     Args:
         rate_bps: R, the session's rate in bit/s.
@@ -74,12 +74,12 @@ def repaid_bits(rate_bps: Fraction | int, blocked_ms: int, sessions: int) -> Fra
 def jain_index(throughputs: Sequence[Fraction | float]) -> Fraction:
     """Return Jain's index f = (Σ t_i)² / (N·Σ t_i²), exact (equation 4).
 
-    It is 1 when all are equal and 1/N when one has everything; where nobody has anything all are
-    equal. Source: Jain, Chiu and Hawe, *A Quantitative Measure of Fairness and Discrimination for
+    It is 1 when all are equal, also when all are 0, and 1/N when one has everything.
+    Source: Jain, Chiu and Hawe, *A Quantitative Measure of Fairness and Discrimination for
     Resource Allocation in Shared Computer Systems*, DEC-TR-301, 1984.
 
     Args:
-        throughputs: t_i, of one unit, whichever.
+        throughputs: t_i, all in the same unit.
 
     Raises:
         FormulaError: if there are none, or one is negative or not finite.

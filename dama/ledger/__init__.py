@@ -1,4 +1,4 @@
-"""The ledger of debts: who owes the beam's others how much, to the bit."""
+"""The ledger of debts: how much each terminal owes the others of its beam, to the bit."""
 
 from dama.ledger.accounts import Ledger
 from dama.ledger.entries import Entry, Kind, LedgerError, Lot, Posting, Rule

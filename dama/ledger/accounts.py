@@ -1,4 +1,4 @@
-"""The accounts: balances that always sum to zero, in lots that tell how old they are."""
+"""The accounts: balances that always sum to zero, in lots that record their age."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Iterable, Mapping
 from dama.ledger.entries import Entry, Kind, LedgerError, Lot, Posting, Rule
 from dama.rounding import apportion
 
-# What arises within so long of the lot before it is added to it, so that an account is short.
+# A debt that arises within this time after a lot is added to that lot, to keep accounts short.
 _LOT_MS = 60_000
 
 
 class Ledger:
     """The accounts of a beam's terminals on one link.
 
-    Borrowing and its repayment are matched first in, first out: what is posted against a balance
-    closes its oldest lots. The ledger holds balances alone; its entries are the caller's to keep,
-    and made again from them by `apply`.
+    Borrowing and its repayment are matched first in, first out: an amount posted against a balance
+    closes its oldest lots. The ledger holds balances only. The caller keeps its entries, and can
+    rebuild the ledger by applying them again.
 
     Args:
-        lots: to go on from; nothing for a new ledger.
+        lots: to continue from; empty for a new ledger.
 
     Raises:
         LedgerError: if the lots do not sum to zero, or an account has lots of both signs.
@@ -35,7 +35,7 @@ class Ledger:
             raise LedgerError("the balances do not sum to zero")
 
     def balances(self) -> dict[str, int]:
-        """Return every balance that is not zero: above 0 it is owed, below it owes, in bits."""
+        """Return every balance that is not zero, in bits: above 0 it is owed, below 0 it owes."""
         sums = {name: self.balance(name) for name in self._lots}
         return {name: bits for name, bits in sums.items() if bits}
 
@@ -44,14 +44,14 @@ class Ledger:
         return sum(lot.bits for lot in self._lots.get(account, ()))
 
     def lots(self) -> dict[str, tuple[Lot, ...]]:
-        """Return all lots, oldest first, to keep and to go on from."""
+        """Return all lots, oldest first, to store and to continue from."""
         return {name: tuple(account) for name, account in self._lots.items() if account}
 
     def apply(self, entry: Entry) -> dict[str, tuple[Lot, ...]]:
         """Post an entry.
 
         Returns:
-            By account, the lots, or parts of them, that it closed: what it repaid and of when.
+            By account, the lots, or parts of them, that it closed.
         """
         return {
             posting.account: closed
@@ -62,13 +62,13 @@ class Ledger:
     def forgive(self, account: str, rule: Rule, at_ms: int, bits: int | None = None) -> Entry:
         """Return the entry, to be applied, that forgives an account what it owes or is owed.
 
-        The other side of it falls on all that have the opposite balance, in proportion.
+        All accounts of the opposite balance bear the other side, in proportion.
 
         Args:
             account: whose balance goes to zero, or towards it.
-            rule: by which.
+            rule: the rule by which it is forgiven.
             at_ms: UTC, ms since the Unix epoch.
-            bits: how much of it, above 0; None for all.
+            bits: how much is forgiven, above 0; None for all.
 
         Raises:
             LedgerError: if its balance is less than that.
@@ -80,14 +80,14 @@ class Ledger:
     def forgive_all(self, amounts: Mapping[str, int], rule: Rule, at_ms: int) -> Entry:
         """Return the entry, to be applied, that forgives several accounts at once.
 
-        What is forgiven on one side is the other side of what is forgiven on the other; the rest
-        of the larger sum falls on all that have the opposite balance, in proportion to what they
-        have left. One entry for each account would have postings for all on the other side: of a
-        beam of thousands, millions.
+        Amounts forgiven to debtors and to creditors offset each other. All accounts of the opposite
+        balance bear the rest of the larger sum, in proportion to their remaining balances. One
+        entry per account would instead need postings to all accounts of the other side: millions
+        in a beam of thousands.
 
         Args:
             amounts: by account, how much its balance goes towards zero.
-            rule: by which.
+            rule: the rule by which it is forgiven.
             at_ms: UTC, ms since the Unix epoch.
 
         Raises:
@@ -114,7 +114,7 @@ class Ledger:
         return Entry(at_ms, at_ms, Kind.FORGIVEN, tuple(one for one in postings if one.bits), rule)
 
     def expire(self, before_ms: int, at_ms: int) -> list[Entry]:
-        """Forgive, and apply, all that arose before a time; return the entries."""
+        """Forgive all that arose before a time, and apply that; return the entries."""
         old = {
             account: sum(abs(lot.bits) for lot in lots if lot.since_ms < before_ms)
             for account, lots in self._lots.items()

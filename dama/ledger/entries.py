@@ -1,4 +1,4 @@
-"""Entries: what is written into the ledger, and never changed."""
+"""Entries: the ledger's records, which never change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class LedgerError(ValueError):
-    """What cannot be entered, with the reason."""
+    """An entry that is refused, with the reason."""
 
 
 class Kind(StrEnum):
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 class Rule(StrEnum):
     """The rules by which debts are forgiven; there are no others.
 
-    UNUSED: it was offered in repayment, with the link there, and the creditor left it unused.
+    UNUSED: it was offered in repayment while the link was up, and the creditor left it unused.
     EXPIRED: it is older than debts may get.
     LEFT: the terminal has left the beam.
     OPERATOR: an operator decided so.
@@ -56,13 +56,13 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What changed hands in a period. Its postings sum to zero.
+    """The amounts that changed hands in a period. Its postings sum to zero.
 
     Attributes:
         from_ms: UTC, ms since the Unix epoch.
         to_ms: the same; the first ms that no longer counts.
         kind: why it was made.
-        rule: of what was forgiven, the rule; else None.
+        rule: the rule by which it was forgiven; None for other kinds.
         postings: at most one for each account.
 
     Raises:

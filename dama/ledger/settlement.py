@@ -1,4 +1,4 @@
-"""Settlement: what really changed hands in a period, whatever was planned."""
+"""Settlement: the amounts that really changed hands in a period, whatever was planned."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dama.rounding import apportion
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a terminal was given and sent in a period, in bits of capacity (efficiency 1).
+    """A terminal's plan and traffic in a period, in bits of capacity (efficiency 1).
 
     Attributes:
         terminal: its account.
         fair_bits: its fair share, blockages apart.
-        planned_bits: what the plan in force gave it.
-        sent_bits: what was really sent, IP headers and retransmissions included.
+        planned_bits: given by the plan in force.
+        sent_bits: really sent, IP headers and retransmissions included.
         blocked: it was not heard for some of the period.
     """
 
@@ -32,12 +32,15 @@ class Usage:
 def settle(ledger: Ledger, from_ms: int, to_ms: int, usages: Sequence[Usage]) -> list[Entry]:
     """Settle a period: enter what was lent, borrowed and repaid, and apply it to the ledger.
 
-    *Given* is what a terminal left of its fair share because the plan gave it less, as far as it
-    did not send it all the same; and what it left because it was blocked unplanned, as far as it
-    owes. *Taken* is what a terminal sent beyond its fair share, as far as the plan gave it more or
-    it is owed; the rest was idle capacity that the hub shared at once, which is no debt. The less
-    of both changes hands, on the other side in proportion. What was offered in repayment to a
-    creditor with its link there, and left unused, is forgiven (`Rule.UNUSED`).
+    - *Given* is the part of its fair share that a terminal did not send because the plan gave it
+      less. If it was not heard for some of the period, it is also the planned part of its fair
+      share that it did not send, up to what it owes.
+    - *Taken* is the amount that a terminal sent beyond its fair share, up to the amount that the
+      plan gave it beyond, or that it is owed. The rest was idle capacity that the hub shared at
+      once, which is no debt.
+
+    The smaller of both sums changes hands; the other side is reduced in proportion. Repayment that
+    was offered to a creditor while its link was up, and left unused, is forgiven (`Rule.UNUSED`).
 
     Args:
         ledger: the accounts; the entries are applied to it.
@@ -95,7 +98,7 @@ def _taken(usage: Usage, balance: int) -> int:
 
 
 def _unused(usage: Usage, balance: int) -> int:
-    """Return what was offered to a creditor, beyond its fair share, and not sent."""
+    """Return the bits offered to a creditor beyond its fair share that it did not send."""
     if usage.blocked:
         return 0
     offered = usage.planned_bits - max(usage.fair_bits, usage.sent_bits)

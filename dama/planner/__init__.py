@@ -1,4 +1,4 @@
-"""The planner: capacity, terminals and blockages to come in; a plan out."""
+"""The planner: makes a plan from a beam's capacity, its terminals and the expected blockages."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ __all__ = [
 def plan(request: Request) -> Plan:
     """Return the weighted max-min fair plan of one link of a beam.
 
-    With so many blockages that no gateway would take it, it is that of slightly longer ones
-    (`dama.planner.widening`).
+    If there are so many blockages that no gateway would accept the plan, the plan is made for
+    slightly longer ones (`dama.planner.widening`).
 
     Raises:
-        PlanError: if the request has no plan, with what is wrong with it.
+        PlanError: if the request has no plan, with the reason.
     """
     check(request)
     request = widened(request)
@@ -77,9 +77,9 @@ def plan(request: Request) -> Plan:
 def _flow(net: Network) -> Integers:
     """Find the fair amounts of all rows, and the smoothest flow that gives them.
 
-    First everyone gets up to what they are due. What is left comes of blockages that could not,
-    or not as a whole, be lent for; it goes to those whose future is sure, and last to all. Where
-    it makes no difference to the amounts, nobody borrows after their last exit: they did before.
+    First each row gets up to the amount that it is due. Capacity is left over where a blockage
+    could not be lent for, or only in part; it goes first to rows whose future is sure, then to all.
+    Where the amounts allow it, no row borrows after its last exit.
     """
     durations = [end - begin for begin, end in itertools.pairwise(net.times_ms)]
     rows = net.rows
@@ -115,7 +115,7 @@ def _flow(net: Network) -> Integers:
 
 
 def _early(net: Network, closed: Flags) -> Integers:
-    """Return the cells' greatest bits, where closed rows borrow nothing after their last exit."""
+    """Return the cells' greatest bits if closed rows borrow nothing after their last exit."""
     lines = []
     for row, shut in zip(net.rows, closed.tolist(), strict=True):
         line = row.greatest

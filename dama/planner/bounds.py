@@ -11,7 +11,8 @@ from dama.planner.classes import Class
 from dama.planner.intervals import MS_PER_S, Integers
 from dama.planner.request import MOST_BITS
 
-# The part of a fair share that has to be free on both sides for unequal members to be together.
+# Members of different balances share a row only if their bounds leave this part of a fair share
+# free on both sides.
 _ROOM = 0.05
 
 
@@ -30,24 +31,24 @@ class Bounds:
             self._greatest = np.minimum(_bits(terms.greatest_bps, durations), capacity)
 
     def of(self, fair: Integers, members: int) -> tuple[Integers, Integers]:
-        """Return those of so many members; rounding never takes the fair share out of them."""
+        """Return the bounds of this many members; they always include the fair share."""
         least = _together(self._least, members, fair)
         return least, np.maximum(_together(self._greatest, members, self._capacity), fair)
 
     def apart(self, fair: Integers) -> bool:
         """Tell whether the class's fair share leaves its members some room on both sides.
 
-        Then members that get a little more or less than each other stay within their bounds.
+        If so, members that get slightly different amounts stay within their bounds.
         """
         own = fair[fair > 0] / self._members
         least, greatest = self._least[fair > 0], self._greatest[fair > 0]
         return bool((least < own * (1 - _ROOM)).all() and (greatest > own * (1 + _ROOM)).all())
 
     def of_unequal(self, fair: Integers, entitlements: Sequence[int]) -> tuple[Integers, Integers]:
-        """Return those of members that split in proportion to their entitlements.
+        """Return the bounds of members that split in proportion to their entitlements.
 
-        The row keeps to what its most and its least entitled members can bear. A split is right
-        to a bit up to any time, so within an interval to two.
+        The bounds of the most and of the least entitled member limit the row. A split is exact to
+        one bit up to any time, so to two bits within an interval.
         """
         whole, most, fewest = sum(entitlements), max(entitlements), min(entitlements)
         least = [-(-(bits + 2) * whole // fewest) for bits in self._least.tolist()]
@@ -59,14 +60,14 @@ class Bounds:
 
 
 def _together(bits: Integers, members: int, most: Integers) -> Integers:
-    """Return the bits of so many members, at most `most`; more might overflow."""
+    """Return the bits of this many members, at most `most`; more might overflow."""
     return np.where(bits > most // members, most, bits * members)
 
 
 def _bits(rate_bps: Fraction, durations_ms: Integers) -> Integers:
-    """Return the whole bits that a rate gives in each of some times."""
+    """Return the whole bits that a rate gives in each duration."""
     whole, part = divmod(rate_bps.numerator, rate_bps.denominator)
-    # A rate beyond the most that a beam carries is no bound; cutting it avoids an overflow.
+    # A rate beyond the greatest capacity is no bound; cutting it avoids an overflow.
     whole = min(whole, MOST_BITS * MS_PER_S // max(1, int(durations_ms.sum())))
     thousandths = durations_ms * whole
     if part:

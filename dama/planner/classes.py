@@ -23,8 +23,8 @@ class Class:
     Attributes:
         members: affected ones first.
         affected: how many.
-        fair: bits per column of all members together; the members' parts are within a bit.
-        content: the fair share is at the ceiling whatever the capacity is: nobody can use more.
+        fair: bits per column of all members together; their parts differ by at most a bit.
+        content: the fair share is at the ceiling at any capacity: no member can use more.
     """
 
     terms: Terms
@@ -36,7 +36,7 @@ class Class:
     def fair_of(self, first: int, last: int) -> Integers:
         """Return the fair share of the members at places first to last - 1, together, by column.
 
-        Sums are exact in every column and no member ever differs from another by more than a bit.
+        Sums are exact in every column, and members never differ by more than a bit.
         """
         return equal_parts(self.fair, self.terms.members, first, last)
 
@@ -63,7 +63,7 @@ def classes(
 
 
 def fair_rates(capacity_bps: int, terminals: Sequence[Terminal]) -> dict[str, Fraction]:
-    """Return each terminal's fair share of an instant in bit/s of capacity, blockages apart."""
+    """Return each terminal's fair share at one instant, in bit/s of capacity, without blockages."""
     members = _by_terms(terminals)
     shares = fair_shares(capacity_bps, [Terms(*key, len(of)) for key, of in members.items()])
     return {
@@ -79,7 +79,7 @@ def _by_terms(
     members: dict[tuple[Fraction, Fraction, Fraction | None], list[Terminal]] = defaultdict(list)
     known: dict[tuple[object, ...], tuple[Fraction, Fraction, Fraction | None]] = {}
     for terminal in terminals:
-        # Fractions are slow to make and to hash; terminals of equal terms are many.
+        # Fractions are slow to make and to hash, and many terminals have equal terms.
         stated = (
             terminal.weight,
             terminal.minimum_bps,
@@ -104,9 +104,10 @@ def _fair(
 ) -> Integers:
     """Return the fair bits per class and column, of shares by column and class.
 
-    Columns sum to what the shares sum to, exactly. Within a column classes are rounded by largest
-    remainder, and what a class lost by it is added to its next column, so that its sum over time
-    is right as well. Remainders are doubles: they decide nothing but who is rounded up.
+    Each column sums exactly to the sum of the shares. Within a column classes are rounded by
+    largest remainder. The amount that a class loses by rounding is added to its next column, so
+    that its sum over time is right as well. Remainders are doubles: they only decide who is rounded
+    up.
     """
     counts = np.array([of.members for of in terms], dtype=np.float64)
     rates_bps: dict[int, tuple[Fraction, npt.NDArray[np.float64]]] = {}

@@ -1,10 +1,10 @@
-"""Plans of fewer segments: neighbouring columns in which a rate hardly differs have one rate.
+"""Plans of fewer segments: neighbouring columns of nearly the same rate get one rate.
 
-Each blockage of a beam changes everyone's rate twice, and in a large beam by next to nothing: of
-2,000 terminals, one that enters a tunnel leaves the others 1/2000 more. Told to the bit, 50
-blockages are 100 segments of each line. A *coarse* plan gives a row the least rate of such columns
-in all of them, so no column holds more than before, and no rate is lower by more than the
-tolerance. It is a plan like any other: what it gives is what is told and what the ledger goes by.
+Each blockage of a beam changes all rates twice, in a large beam by almost nothing: if one of 2,000
+terminals enters a tunnel, the others get 1/2000 more. Exact to the bit, 50 blockages would make 100
+segments of each line. A *coarse* plan gives a row the least rate of such columns in all of them. So
+no column holds more than before, and no rate is lower by more than the tolerance. It is a plan like
+any other: gateways and the ledger go by its rates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dama.planner.intervals import MS_PER_S, Flags, Integers
 from dama.planner.plan import Part, Plan
 from dama.planner.splitting import equal_parts
 
-# Less than this, in bits of a column, is rounding.
+# A smaller difference, in bits of a column, is rounding.
 ROUNDING_BITS = 3
 Reals = npt.NDArray[np.float64]
 
@@ -27,7 +27,7 @@ Reals = npt.NDArray[np.float64]
 def coarsened(plan: Plan, tolerance: float) -> Plan:
     """Return a plan whose parts have fewer steps.
 
-    What a row leaves by that is nobody's: less than `tolerance` of what it was given.
+    No row gets the bits that a row loses by this; they are less than `tolerance` of its own.
 
     Args:
         plan: with all its steps.
@@ -44,11 +44,11 @@ def coarsened(plan: Plan, tolerance: float) -> Plan:
 
 
 def steps_of_parts(plan: Plan, apart: Flags | None) -> Iterator[tuple[Integers, Integers]]:
-    """Yield of each part in which columns its steps begin, and the bits of each step.
+    """Yield for each part the columns in which its steps begin, and the bits of each step.
 
     Args:
         plan: one that is not coarse has a step for each column.
-        apart: in which columns a step begins in any case; None: in none.
+        apart: the columns in which a step begins in any case; None: none.
     """
     if not plan.parts or not plan.tolerance:
         for part in plan.parts:
@@ -78,7 +78,7 @@ def segments(plan: Plan, tolerance: float) -> list[int]:
 
 
 def steps(rates: Reals, durations_ms: Integers, tolerance: float, apart: Flags) -> Flags:
-    """Return, of each line of rates, in which columns a step begins: the fewest that there can be.
+    """Return, for each line of rates, in which columns a step begins, with the fewest steps.
 
     Args:
         rates: bit/s, by line and column.
@@ -103,7 +103,7 @@ def steps(rates: Reals, durations_ms: Integers, tolerance: float, apart: Flags) 
 
 
 def least_of(rates: Reals, begins: Flags) -> Reals:
-    """Return the rates with the least of each step in all of its columns."""
+    """Return the rates, each replaced by the least rate of its step."""
     places = np.flatnonzero(begins)
     least = np.minimum.reduceat(rates.ravel(), places)
     counts = np.diff(np.concatenate((places, [rates.size])))
@@ -111,7 +111,7 @@ def least_of(rates: Reals, begins: Flags) -> Reals:
 
 
 def _whole(rates: Reals, durations_ms: Integers) -> Integers:
-    """Return the whole bits that rates give; the addend makes up for rounding in doubles."""
+    """Return the whole bits that rates give; the addend compensates rounding in doubles."""
     bits: Integers = np.floor(rates * durations_ms / MS_PER_S + 0.01).astype(np.int64)
     return bits
 
@@ -142,7 +142,7 @@ def _blocked(plan: Plan) -> Integers:
 
 
 def _changes(kinds: Integers) -> Flags:
-    """Return, of each line, the columns that differ from the one before."""
+    """Return, for each line, the columns that differ from the one before."""
     changes = np.zeros(kinds.shape, dtype=np.bool_)
     changes[:, 1:] = kinds[:, 1:] != kinds[:, :-1]
     return changes

@@ -2,9 +2,9 @@
 
 Bits flow from rows to the columns in which they are sent. A flow is a matrix of bits per cell,
 between the cells' least and greatest, that keeps to the columns' capacity. It grows along shortest
-augmenting paths (Edmonds and Karp 1972), many per search as in Dinic's layers; the search goes
-over whole rows and columns at once. Growing a good flow costs little, so callers start from one
-that is nearly right.
+augmenting paths (Edmonds and Karp 1972), many per search as in Dinic's layers; each search handles
+whole rows and columns at once. It costs little to grow a flow that is nearly right, so callers
+start from one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Room:
 
 @dataclass(frozen=True)
 class Cut:
-    """A minimum cut: these rows have everything there is for them, and it is too little.
+    """A minimum cut: these rows have all the capacity that they can get, and it is too little.
 
     Attributes:
         rows: the rows that compete.
-        columns: the columns that they have filled; in all others they are at their greatest.
+        columns: the columns that they fill; in all others they are at their greatest.
     """
 
     rows: Flags
@@ -47,9 +47,9 @@ class Cut:
 
 
 def grow(flow: Integers, wanted: Integers, room: Room) -> Cut | None:
-    """Grow a flow in place until each row has what is wanted, or as near as can be.
+    """Grow a flow in place until each row has its wanted bits, or as nearly as possible.
 
-    No row loses anything. A row that has more than is wanted keeps it.
+    No row loses anything. A row that has more than its wanted bits keeps them.
 
     Args:
         flow: bits per cell; within `room` before and after.
@@ -57,10 +57,10 @@ def grow(flow: Integers, wanted: Integers, room: Room) -> Cut | None:
         room: the bounds.
 
     Returns:
-        None if every row has what is wanted; else the cut that stands against it.
+        None if every row has its wanted bits; otherwise the cut that prevents it.
     """
     _fill(flow, wanted, room)
-    # Looking at all cells takes longer than most searches, so that is done once.
+    # A scan of all cells takes longer than most searches, so it is done once.
     need = wanted - flow.sum(axis=1)
     free = room.capacity - flow.sum(axis=0)
     forward, backward = flow < room.greatest, flow > room.least
@@ -78,7 +78,7 @@ def grow(flow: Integers, wanted: Integers, room: Room) -> Cut | None:
 
 
 def _fill(flow: Integers, wanted: Integers, room: Room) -> None:
-    """Give rows, in place, what columns have free: the ways that lead by no other row."""
+    """Give rows, in place, the free bits of columns: paths that involve no other row."""
     need = wanted - flow.sum(axis=1)
     free = room.capacity - flow.sum(axis=0)
     for row in np.flatnonzero(need > 0).tolist():
@@ -91,7 +91,7 @@ def _fill(flow: Integers, wanted: Integers, room: Room) -> None:
 
 @dataclass(frozen=True)
 class _Search:
-    """Shortest ways from hungry rows: who was reached, from where, and the columns with room."""
+    """Shortest paths from rows that lack bits: what was reached, from where; columns with room."""
 
     rows: Flags
     columns: Flags
@@ -101,7 +101,7 @@ class _Search:
 
 
 def _search(forward: Flags, backward: Flags, hungry: Flags, free: Integers) -> _Search:
-    """Search from hungry rows, by cells that may have more (forward) and less (backward)."""
+    """Search from rows that lack bits, by cells that may grow (forward) and shrink (backward)."""
     rows, columns = hungry.copy(), np.zeros(len(free), dtype=np.bool_)
     row_from = np.full(len(rows), _NOBODY, dtype=np.int64)
     column_from = np.full(len(columns), _NOBODY, dtype=np.int64)
@@ -125,9 +125,9 @@ def _search(forward: Flags, backward: Flags, hungry: Flags, free: Integers) -> _
 def _augment(
     flow: Integers, end: int, search: _Search, need: Integers, free: Integers, room: Room
 ) -> list[tuple[int, int]]:
-    """Send what fits along the way to one column with room; others may have taken it before.
+    """Send as much as fits along the path to one column; earlier paths may have used its room.
 
-    What rows need and columns have free is changed, too. Return the cells that have changed.
+    The needs of rows and the room of columns are updated too. Return the cells that have changed.
     """
     gains: list[tuple[int, int]] = []
     losses: list[tuple[int, int]] = []

@@ -17,12 +17,12 @@ Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 MS_PER_S = 1000
-# A confidence of 1, in the whole numbers in which it is reckoned with.
+# A confidence of 1, in per mille: confidences are computed in whole numbers.
 CERTAIN = 1000
 
 
 def by_terminal(request: Request) -> dict[str, list[Blockage]]:
-    """Return the blockages that count, in the sender's time, within the horizon."""
+    """Return the blockages that count, by the sender's time, within the horizon."""
     found: dict[str, list[Blockage]] = defaultdict(list)
     for blockage in request.blockages:
         entry = max(blockage.entry_ms - request.shift_ms, request.start_ms)
@@ -59,7 +59,7 @@ def rates(request: Request, times: Sequence[int]) -> list[int]:
 
 
 def capacity(request: Request, times: Sequence[int]) -> Integers:
-    """Return the bits of each column, so that those up to any time are right to the bit."""
+    """Return the bits of each column, rounded so that sums up to any time are exact to the bit."""
     durations = [end - begin for begin, end in itertools.pairwise(times)]
     by_interval = rates(request, times)
     amounts = (rate * ms for rate, ms in zip(by_interval, durations, strict=True))

@@ -1,10 +1,11 @@
 """Max-min fair amounts of the rows: water-filling over maximum flow.
 
 The level rises for all rows; a row has weight·level less its offset, at least its lower and at
-most its upper amount. Where that can no longer flow, the minimum cut names the rows that compete
-for the same columns; they share what there is for them, and the rest rises on. So the amounts are
-the lexicographically largest (Megiddo 1974; the amounts that flow are a polymatroid, in which
-water-filling is exact), and each level is found by Newton's method on cuts (Radzik 1998), exactly.
+most its upper amount. When these amounts can no longer flow, the minimum cut names the rows that
+compete for the same columns. These rows share the capacity of the cut, and the level of the others
+rises further. So the amounts are the lexicographically largest (Megiddo 1974; the amounts that can
+flow are a polymatroid, in which water-filling is exact). Each level is found exactly, by Newton's
+method on cuts (Radzik 1998).
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ import numpy as np
 from dama.planner.flow import Room, grow
 from dama.planner.intervals import Flags, Integers
 
-# A flow that lacks more than this part of what is wanted is not near it.
+# A flow that lacks more than this part of the wanted bits is made anew.
 _FAR = 1e-3
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What rows compete for.
+    """The terms on which rows compete.
 
     Attributes:
         lower: bits that each row has at least; these can flow together.
         upper: bits that each row has at most.
         weights: of each row, above 0.
         offsets: bits that count as if the row had them already, so that its level is
-            (amount + offset) / weight; or, negative, that it is owed first.
+            (amount + offset) / weight; if negative, bits that it is owed first.
     """
 
     lower: Integers
@@ -46,14 +47,14 @@ def max_min(
     """Return the max-min fair amounts of the rows.
 
     Args:
-        flow: bits per cell, near what is looked for if that is little; it is used up.
+        flow: bits per cell to start from; it is overwritten.
         claims: of the rows.
         room: the bounds of the flow.
-        near: makes a flow, within these, of nearly so many bits per row.
+        near: makes a flow within these bounds that has nearly the given bits per row.
 
     Returns:
-        Bits per row. They can flow together; no row can have more without another having less
-        whose level is no higher (to the bit).
+        Bits per row. They can flow together. No row can have more, to the bit, unless another row
+        has less whose level is no higher.
     """
     amounts = claims.lower.copy()
     rising = claims.lower < claims.upper
@@ -66,7 +67,7 @@ def max_min(
             wanted = _at(level, amounts, rising, claims)
             lacking = np.maximum(wanted - flow.sum(axis=1), 0).sum()
             if lacking > _FAR * wanted.sum():
-                # Each way by which a flow grows is looked for: far from it, that takes long.
+                # Growing a flow searches for each path, which takes long if much is lacking.
                 flow = near(wanted)
             trim(flow, wanted, room)
             cut = grow(flow, wanted, room)
@@ -81,7 +82,7 @@ def max_min(
 
 
 def trim(flow: Integers, wanted: Integers, room: Room) -> None:
-    """Take from each row, in place, what it has beyond `wanted`, in proportion to what can go."""
+    """Take from each row, in place, its bits beyond `wanted`, in proportion to its cells' spare."""
     excess = flow.sum(axis=1) - wanted
     for row in np.flatnonzero(excess > 0).tolist():
         over = int(excess[row])
@@ -100,7 +101,7 @@ def trim(flow: Integers, wanted: Integers, room: Room) -> None:
 
 
 def _at(level: Fraction, amounts: Integers, rising: Flags, claims: Claims) -> Integers:
-    """Return what each row has at a level, in whole bits."""
+    """Return the amount of each row at a level, in whole bits."""
     wanted = amounts.copy()
     for row in np.flatnonzero(rising).tolist():
         bits = claims.weights[row] * level - int(claims.offsets[row])
@@ -139,9 +140,10 @@ def _last_bits(
     left: int,
     room: Room,
 ) -> None:
-    """Give the bits that rounding left to the largest remainders, as far as they flow.
+    """Give the bits left by rounding to the rows of the largest remainders, as far as they flow.
 
-    `left` is what all settling rows can have together; `amounts` and `wanted` grow in place.
+    `left` is the amount that all settling rows can have together; `amounts` and `wanted` grow in
+    place.
     """
     left -= int(amounts[settling].sum())
     remainders = {

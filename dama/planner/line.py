@@ -18,13 +18,13 @@ class Segment:
     Attributes:
         start_ms: UTC, ms since the Unix epoch, at the sending node.
         end_ms: the same; the first ms that is no longer in it.
-        bits: what the terminal is given.
-        fair_bits: its fair share, blockages apart. What is given beyond is borrowed or repaid to
-            it, what is less is lent or repaid by it.
+        bits: given to the terminal.
+        fair_bits: its fair share without blockages. Bits beyond it are borrowed by the terminal or
+            repaid to it; missing bits are lent or repaid by it.
         borrowed_bits: taken, to be repaid later.
-        lent_bits: given, to be repaid later; while blocked, what it leaves to others unasked.
-        repaid_bits: got back of what it was owed.
-        repaying_bits: given back of what it owed.
+        lent_bits: given, to be repaid later; while blocked, the share that it leaves to others.
+        repaid_bits: returned to it, of what it was owed.
+        repaying_bits: returned by it, of what it owed.
         blocked: without line of sight: nothing is sent.
         efficiency: bits sent per bit of capacity.
     """
@@ -72,10 +72,10 @@ class Line:
     segments: tuple[Segment, ...]
 
     def amounts(self, from_ms: int, to_ms: int) -> tuple[int, int]:
-        """Return what the terminal is given in a period, and its fair share, in bits of capacity.
+        """Return the terminal's bits and its fair share in a period, in bits of capacity.
 
-        Outside the plan that is nothing. Both are right to the bit up to any time, so the
-        amounts of periods that follow each other sum to those of the segments.
+        Outside the plan both are 0. Both are exact to the bit up to any time, so the amounts of
+        consecutive periods sum to those of the segments.
         """
         until = [self._until(time_ms) for time_ms in (from_ms, to_ms)]
         return until[1][0] - until[0][0], until[1][1] - until[0][1]
@@ -95,7 +95,7 @@ class Line:
 def line_of(
     times_ms: Sequence[int], terminal: Terminal, fair: Integers, given: Integers, blocked: Flags
 ) -> Line:
-    """Mark what each segment moves, by the running balance of the terminal."""
+    """Divide each segment's bits into lent, borrowed and repaid, by the running balance."""
     owed = terminal.owed_bits
     segments = []
     efficiency = Fraction(terminal.efficiency)

@@ -1,12 +1,12 @@
 """The transportation network of a request: rows of terminals, columns of intervals.
 
-Everything is counted in *bits of capacity*: what the beam carries at efficiency 1. In them a
-terminal's efficiency is but a factor of its weight and bounds, and all is integer.
+All amounts are *bits of capacity*: bits that the beam carries at efficiency 1. In this unit a
+terminal's efficiency is only a factor of its weight and bounds, and all amounts are integers.
 
 A column is an interval in which neither capacity nor any blockage changes. A row is one terminal
 that a blockage affects, or a group of unaffected ones of equal terms, so the network's size
-follows the blockages. What a terminal that cannot use more than its fair share gets is no
-question: it has no row.
+depends on the number of blockages. Unaffected terminals that can use no more than their fair share,
+and owe nothing, always get that share and have no row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dama.planner.intervals import (
 from dama.planner.plan import Plan
 from dama.planner.request import Blockage, Request, Terminal
 
-# Members of a group owe or are owed alike, to this part of their fair share.
+# Balances within a group differ by at most this part of a fair share.
 _BALANCE_STEP = Fraction(1, 100)
 
 
@@ -42,17 +42,17 @@ class Row:
     """One affected terminal, or a group of unaffected ones.
 
     Attributes:
-        group: the number of the class that its terminals are of.
+        group: the number of its terminals' class.
         first: the place of the first of them among the class's members; the others follow.
-        entitlements: what each is due over the horizon, in their order; where they differ, it is
-            how the row's capacity is split among them.
+        entitlements: the bits due to each over the horizon, in their order; where they differ, the
+            row's capacity is split in proportion to them.
         weight: of all members together, per unit of capacity.
-        fair: bits per column that are its fair share, blockages apart.
+        fair: bits per column of its fair share without blockages.
         least: bits per column that are guaranteed.
         greatest: bits per column that it can use; none while blocked.
         blocked: the columns in which it is blocked.
         doubt: bits of its fair share that it is not lent, since its blockages may not come.
-        owed: bits that it is owed by others, or, negative, owes them.
+        owed: bits that others owe it; if negative, that it owes them.
     """
 
     group: int
@@ -68,13 +68,13 @@ class Row:
 
     @property
     def due(self) -> int:
-        """Bits that it is to have over the horizon, as far as its bounds allow."""
+        """The bits due to it over the horizon, within its bounds."""
         wish = int(self.fair.sum()) - self.doubt + self.owed
         return min(max(wish, int(self.least.sum())), int(self.greatest.sum()))
 
     @property
     def floor(self) -> int:
-        """Bits that it has in any case: what it would have if nobody lent anything."""
+        """The bits that it has in any case: as many as without any lending."""
         alone = int(np.minimum(self.fair, self.greatest).sum())
         return max(min(self.due, alone), int(self.least.sum()))
 
@@ -86,7 +86,7 @@ class Network:
     Attributes:
         times_ms: the columns' bounds, one more than columns.
         classes: all terminals, with their fair shares.
-        rows: those that the plan decides about; everyone else has their fair share.
+        rows: the terminals that the plan decides about; all others have their fair share.
         capacity: bits per column that the rows share.
     """
 
@@ -135,7 +135,7 @@ def network(request: Request, otherwise: Plan | None = None) -> Network:
 def _borrow_nothing(
     row: Row, terminal: str, blockages: Iterable[Blockage], bounds_ms: Sequence[int], given: Plan
 ) -> None:
-    """Until a terminal's last blockage that is not lent for, give it no more than otherwise."""
+    """Bound a terminal, until its last blockage that is not lent for, by the plan without those."""
     entries_ms = [one.entry_ms for one in blockages if not one.is_lent_for]
     columns = bisect_left(bounds_ms, max(entries_ms, default=bounds_ms[0]))
     bits = np.diff(given.given(terminal, bounds_ms[: columns + 1]))
@@ -144,7 +144,7 @@ def _borrow_nothing(
 
 
 def _end_lending(rows: Iterable[Row], column: int) -> None:
-    """From a column on, give each row that is not blocked exactly its fair share."""
+    """From a column on, give each row exactly its fair share where it is not blocked."""
     for row in rows:
         fair = np.where(row.blocked, 0, row.fair)[column:]
         row.least[column:] = fair
@@ -163,7 +163,7 @@ def _affected(number: int, group: Class, bounds: Bounds, place: int, sure: Integ
 
 
 def _unaffected(number: int, group: Class, bounds: Bounds) -> Iterator[Row]:
-    """Put together those of equal terms whose balances are equal, or at least alike."""
+    """Group the unaffected members of a class by equal or nearly equal balances."""
     members = group.members[group.affected :]
     if not members:
         return
@@ -193,9 +193,9 @@ def _unaffected(number: int, group: Class, bounds: Bounds) -> Iterator[Row]:
 
 
 def _balance(terminal: Terminal, own: int, step: int) -> tuple[bool, int]:
-    """Return what the members of a group have in common.
+    """Return the key by which members are grouped.
 
-    Members that owe much are grouped only with those of equal balance.
+    Members that owe much are grouped only with members of equal balance.
     """
     if step == 1 or 2 * terminal.owed_bits < -own:
         return False, terminal.owed_bits

@@ -1,4 +1,4 @@
-"""The plan: per terminal a piecewise constant rate over absolute time, with what it moves."""
+"""The plan: per terminal a piecewise constant rate over absolute time, and the amounts moved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Group:
     """Terminals of equal terms.
 
     Attributes:
-        members: they share equally; each has its place.
+        members: they share equally, in order of their places.
         fair_bits: the fair share of all together, per column.
     """
 
@@ -32,14 +32,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Part:
-    """What some members of a group are given: one that is blocked, or some that never are.
+    """The bits given to some members of a group: to one that is blocked, or to some that never are.
 
     Attributes:
         group: its number.
         first: the place of the first of them in the group; the others follow.
-        entitlements: what each is due over the plan, in their order; it is split accordingly.
+        entitlements: the bits due to each over the plan, in their order; bits are split in
+            proportion to them.
         bits: given to all of them together, per column.
-        blocked: the columns in which they are.
+        blocked: the columns in which they are blocked.
     """
 
     group: int
@@ -55,7 +56,7 @@ class Part:
 
     @property
     def equal(self) -> bool:
-        """Whether all are entitled to the same, as they come in order."""
+        """Whether all have the same entitlement; they are in order."""
         return self.entitlements[0] == self.entitlements[-1]
 
     def of(self, place: int) -> Integers:
@@ -69,14 +70,14 @@ class Part:
 class Plan:
     """The plan of one link of a beam, from `start_ms` to `end_ms`.
 
-    Lines are made when asked for: terminals of a group share one part. Who is in no part is given
-    its fair share throughout.
+    Lines are made on demand: terminals of a group share one part. A terminal in no part gets its
+    fair share throughout.
 
     Attributes:
-        issued_ms: UTC, ms since the Unix epoch: when it was asked for.
+        issued_ms: UTC, ms since the Unix epoch: when it was requested.
         times_ms: the bounds of the columns: between two of them nothing changes.
         capacity_bps: the beam's, per column.
-        tolerance: how coarse it is (`dama.planner.coarsening`): 0, not at all.
+        tolerance: how coarse it is (`dama.planner.coarsening`); 0: not at all.
     """
 
     beam: str
@@ -117,7 +118,7 @@ class Plan:
         return line_of(self.times_ms, self.groups[number].members[place], fair, given, blocked)
 
     def given(self, terminal: str, times_ms: Iterable[int]) -> list[int]:
-        """Return the bits that a terminal is given up to each of some times, as its line says.
+        """Return the bits that a terminal's line gives it up to each time.
 
         Raises:
             KeyError: if it is not in the beam.
@@ -135,17 +136,17 @@ class Plan:
         return found
 
     def efficiencies(self) -> dict[str, Fraction]:
-        """Return the efficiencies that it goes by, of all terminals whose efficiency is not 1."""
+        """Return the efficiencies that the plan assumes, for all terminals where it is not 1."""
         members = (member for group in self.groups for member in group.members)
         return {
             member.id: Fraction(member.efficiency) for member in members if member.efficiency != 1
         }
 
     def amounts(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
-        """Return by terminal what it is given in a period, and its fair share, in bits of capacity.
+        """Return each terminal's bits and its fair share in a period, in bits of capacity.
 
-        It is what its line says (`Line.amounts`) but for a bit, for all of them at once; periods
-        that follow each other sum exactly.
+        They equal those of its line (`Line.amounts`) to within a bit, and are computed for all
+        terminals at once; the amounts of consecutive periods sum exactly.
         """
         early, late = self._until(from_ms), self._until(to_ms)
         return {
@@ -181,7 +182,7 @@ class Plan:
         return until
 
     def _bits_of(self, terminal: str) -> tuple[Integers, Integers, Flags]:
-        """Return what a terminal is given, its fair share, and where it is blocked, by column."""
+        """Return a terminal's bits, its fair share, and whether it is blocked, by column."""
         number, place = self._places[terminal]
         group = self.groups[number]
         fair = equal_parts(group.fair_bits, len(group.members), place, place + 1)
@@ -198,7 +199,7 @@ class Plan:
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
-        """Group and place in it, by terminal."""
+        """The number of the group and the place in it, by terminal."""
         return {
             terminal.id: (number, place)
             for number, group in enumerate(self.groups)

@@ -1,4 +1,4 @@
-"""What a plan is asked for: the beam's capacity, its terminals, and the blockages to come."""
+"""The request for a plan: the beam's capacity, its terminals, and the blockages to come."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-# Capacity times duration of a request, in bits: up to here a double holds every integer.
+# The most capacity times duration of a request, in bits: a double holds every integer up to this.
 MOST_BITS = 2**53
-# Blockages below this confidence are left alone.
+# Blockages below this confidence are ignored.
 LEAST_CONFIDENCE = 0.5
 
 
 class PlanError(ValueError):
-    """A request that cannot be planned, with what is wrong with it."""
+    """A request that cannot be planned, with the reason."""
 
 
 class Link(StrEnum):
@@ -26,10 +26,10 @@ class Link(StrEnum):
 
 
 class FairShare(StrEnum):
-    """What fair shares are equal in, where terminals' efficiencies differ.
+    """The unit in which fair shares are equal, where terminals' efficiencies differ.
 
-    By symbols, terminals of equal weight have equal parts of the capacity: a fade costs the
-    terminal that it meets, and nobody else. By bits they have equal rates: a fade costs all.
+    By symbols, terminals of equal weight have equal parts of the capacity: a fade costs only the
+    terminal that it affects. By bits they have equal rates: a fade costs all terminals.
     """
 
     SYMBOLS = "symbols"
@@ -55,17 +55,17 @@ class Terminal:
 
     Attributes:
         id: its name, unique in the beam.
-        weight: its part beside others, or the number of its sessions.
-        minimum_bps: guaranteed rate; lending never takes it below.
+        weight: its part relative to others, or the number of its sessions.
+        minimum_bps: guaranteed rate; lending never takes its rate below this.
         maximum_bps: ceiling, if any.
-        demand_bps: what it can use; None while it is backlogged and takes what it gets. 0 where
-            it wants nothing, which also takes it out of N.
+        demand_bps: the rate that it can use; None while it is backlogged and can use any. A
+            terminal of 0 is not counted in N.
         efficiency: bits per unit of capacity in its present MODCOD.
-        owed_bits: the ledger's balance, in bits of capacity: what others owe it, or, negative,
-            what it owes them. The plan settles it.
-        floor_bps: what lending and repaying leave it all the same, to report and to begin. It
-            is no guarantee for times without contact, as the minimum is.
-        fair_share: what its share is fair in.
+        owed_bits: the ledger's balance, in bits of capacity: the bits that others owe it; if
+            negative, that it owes them. The plan settles it.
+        floor_bps: the rate that lending and repaying always leave it, to report and to start
+            sending. Unlike the minimum, it is no guarantee for times without contact.
+        fair_share: the unit in which its share is fair.
     """
 
     id: str
@@ -82,7 +82,7 @@ class Terminal:
     def terms(self) -> tuple[Fraction, Fraction, Fraction | None]:
         """Weight, least and greatest rate, each per unit of capacity.
 
-        In these three, terminals of different efficiency are alike.
+        Terminals of different efficiency with the same three values get the same capacity.
         """
         efficiency = Fraction(self.efficiency)
         bounds = [rate for rate in (self.maximum_bps, self.demand_bps) if rate is not None]
@@ -94,7 +94,7 @@ class Terminal:
 
     @property
     def capacity_weight(self) -> Fraction:
-        """Its part of the capacity beside others."""
+        """Its part of the capacity relative to others."""
         if self.fair_share is FairShare.SYMBOLS:
             return Fraction(self.weight)
         return Fraction(self.weight) / Fraction(self.efficiency)
@@ -103,8 +103,8 @@ class Terminal:
     def minimum_capacity_bps(self) -> Fraction:
         """The capacity that its guaranteed rate takes.
 
-        By symbols, it takes no more at an efficiency below 1 than at 1: what a fade takes of a
-        guaranteed rate is not taken from others.
+        By symbols, it takes no more at an efficiency below 1 than at 1: others do not make up for
+        the part of a guaranteed rate that is lost to a fade.
         """
         efficiency = Fraction(self.efficiency)
         if self.fair_share is FairShare.SYMBOLS:
@@ -117,13 +117,12 @@ class Blockage:
     """A predicted blockage.
 
     Attributes:
-        terminal: whose.
+        terminal: the one that is blocked.
         entry_ms: UTC, ms since the Unix epoch, at the terminal's antenna.
         exit_ms: the same; the first ms with line of sight again.
-        confidence: 0 to 1, how sure it is that it comes.
-        is_lent_for: whether the terminal may borrow for it. If not, it has before it what it
-            would have otherwise, is blocked all the same, and is repaid after it what it leaves
-            to others meanwhile.
+        confidence: 0 to 1, the probability that it comes.
+        is_lent_for: whether the terminal may borrow for it. If not, its rates before the blockage
+            do not change, and the share that it leaves to others meanwhile is repaid afterwards.
     """
 
     terminal: str
@@ -141,17 +140,17 @@ class Request:
         beam: the beam's name.
         link: which of its directions.
         now_ms: UTC, ms since the Unix epoch.
-        end_ms: the end of the horizon; at least the last exit, if that blockage is to be lent
-            for as a whole.
+        end_ms: the end of the horizon; at least the last exit, if all of that blockage is to be
+            lent for.
         capacity: steps in ascending order, the first not after the plan's start.
         terminals: those of the beam.
         blockages: those to come, in any order; those of one terminal may overlap.
         signalling_delay_ms: how long until the plan can be in force.
-        one_way_delay_ms: from hub to terminal. On the forward link what is sent so long before
-            entry meets the blockage, so there the planner takes blockages so much earlier.
-        least_confidence: blockages below are left alone; above, borrowing is in proportion.
-        settle_ms: until when lending and repaying are over: from then on everyone has its fair
-            share, as far as it is not blocked. None: the end of the horizon.
+        one_way_delay_ms: from hub to terminal. On the forward link, data sent this long before
+            entry arrives at entry, so the planner shifts blockages earlier by it.
+        least_confidence: blockages below it are ignored; above it, borrowing is in proportion.
+        settle_ms: the time from which on lending and repaying are over, and every terminal that is
+            not blocked has its fair share. None: the end of the horizon.
     """
 
     beam: str
@@ -178,10 +177,10 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Refuse what has no plan.
+    """Refuse a request that has no plan.
 
     Raises:
-        PlanError: that says which part of the request is wrong, and how.
+        PlanError: says which part of the request is wrong, and how.
     """
     if request.signalling_delay_ms < 0 or request.one_way_delay_ms < 0:
         raise PlanError("a delay is negative")

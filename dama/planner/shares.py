@@ -1,4 +1,4 @@
-"""Fair shares: the weighted max-min fair rates of one instant, blockages apart."""
+"""Fair shares: the weighted max-min fair rates at one instant, without blockages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What terminals of one class have alike, per unit of capacity.
+    """The common terms of the terminals of one class, per unit of capacity.
 
     Attributes:
         weight: of one member.
@@ -27,9 +27,9 @@ class Terms:
 def fair_shares(capacity_bps: int, classes: Sequence[Terms]) -> list[Fraction]:
     """Return each class's rate per member: the session's R in the paper.
 
-    The level l rises until the capacity is taken or everyone has their ceiling; a member gets
+    The level l rises until the capacity is used up or every member has its ceiling; a member gets
     weight·l, at least its guaranteed rate and at most its ceiling (Bertsekas and Gallager, *Data
-    Networks*, 6.5.2). Guaranteed rates beyond the capacity shrink in proportion.
+    Networks*, 6.5.2). If the guaranteed rates exceed the capacity, they shrink in proportion.
     """
     guaranteed = sum((terms.least_bps * terms.members for terms in classes), Fraction())
     if guaranteed >= capacity_bps:

@@ -1,7 +1,7 @@
-"""Plans that begin later: what a plan gives before a time is left out.
+"""Plans that begin later: the part of a plan before a time is left out.
 
-Making a plan may take longer than was expected; then it would begin before anybody can follow it.
-What is left of it is a plan like any other: it is what is told and what the ledger goes by.
+Making a plan may take longer than expected; then it would begin before any node can follow it. The
+rest of it is a plan like any other: gateways and the ledger go by its rates.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dama.planner.request import PlanError
 
 
 def shortened(plan: Plan, start_ms: int) -> Plan:
-    """Return a plan without what it gives before a time; from then on rates are as they were.
+    """Return a plan without its part before a time; from then on its rates are unchanged.
 
-    Of the column that the time lies in, a row keeps its part, in whole bits rounded down, so that
-    no column holds more than the beam carries. Balances stay those of the former start: what the
-    plan before moves until the new one shows in the ledger.
+    In the column that contains the time, a row keeps its bits in proportion, rounded down, so that
+    no column holds more than the beam carries. Balances stay those of the former start: the ledger
+    shows what the preceding plan moves until the new start.
 
     Raises:
-        PlanError: nothing of it is left by then.
+        PlanError: the plan ends by then.
     """
     if start_ms <= plan.start_ms:
         return plan
@@ -33,7 +33,7 @@ def shortened(plan: Plan, start_ms: int) -> Plan:
 
     def rest(bits: Integers) -> Integers:
         kept = bits[first:].copy()
-        # In integers without bounds: bits times ms may be more than 64 bits hold.
+        # In Python's unbounded integers: bits times ms may exceed 64 bits.
         kept[0] = int(kept[0]) * (end_ms - start_ms) // (end_ms - begin_ms)
         return kept
 

@@ -1,13 +1,14 @@
 """The smoothest of all flows that give the rows their amounts.
 
-It is the one that is nearest to the fair shares: the sum over all cells of
+It is the flow nearest to the fair shares: the sum over all cells of
 (bits - fair bits)² / (weight · duration) is least. With one blockage that is a constant rate
-borrowed over T_r and lent in proportion to weight, and a constant rate repaid over T_t. A cell of
-the optimum is its fair bits plus weight·duration·(a - b), within its bounds, with a price a of its
-row and b >= 0 of its column (Karush, Kuhn and Tucker); rows and columns take turns to set theirs
-(block coordinate ascent on the dual), with a step of Newton's method after each turn. Prices are
-doubles; what they give is rounded to whole bits within all bounds, and `flow.grow` makes the rows'
-amounts right to the bit. So how far the prices have come decides smoothness alone.
+borrowed over T_r and lent in proportion to weight, and a constant rate repaid over T_t.
+
+A cell of the optimum is its fair bits plus weight·duration·(a - b), within its bounds, with a price
+a of its row and b >= 0 of its column (Karush, Kuhn and Tucker). Rows and columns set their prices
+in turn (block coordinate ascent on the dual), with a step of Newton's method after each turn.
+Prices are doubles; the flow that they give is rounded to whole bits within all bounds, and
+`flow.grow` makes the rows' amounts exact. So inexact prices cost smoothness only.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from dama.planner.levels import trim
 Reals = npt.NDArray[np.float64]
 
 _TURNS = 100
-# Prices are good when rows and columns together are no further off than this, in bits.
+# Prices are good when the errors of all rows and columns sum to at most this, in bits.
 _CLOSE_BITS = 0.5
-# They are as good as they get when so many turns brought less than a hundredth each.
+# The search ends when this many turns have improved them by less than a hundredth each.
 _PATIENCE = 10
 _STALLED = 0.99
 _SLIGHT = 1e-9
-# So many cells are worked on at once, of whole lines.
+# About this many cells are processed at once, in whole lines.
 _BLOCK_CELLS = 1 << 16
 
 
@@ -46,14 +47,14 @@ def smooth(
     """Return the smoothest flow with the amounts `wanted`, in whole bits.
 
     Args:
-        fair: bits per cell to stay near to.
+        fair: bits per cell that the flow stays near to.
         wanted: bits per row.
         weights: of each row, above 0.
         durations_ms: of each column.
         room: the bounds of the flow.
 
     Returns:
-        The flow, and None if every row has what is wanted, else the cut that stands against it.
+        The flow, and None if every row has its wanted bits, otherwise the cut that prevents it.
     """
     if not len(wanted):
         return fair.copy(), None
@@ -69,14 +70,14 @@ def nearly(
     durations_ms: Sequence[int],
     room: Room,
 ) -> Integers:
-    """Return a flow as `smooth` does, whose amounts are right but for some bits, if they flow."""
+    """Return a flow as `smooth` does; its amounts, if they can flow, are right to a few bits."""
     slopes = np.outer([float(weight) for weight in weights], durations_ms)
     real = _prices(fair, wanted, slopes, room)
     return _whole(real, wanted, room)
 
 
 def _prices(fair: Integers, wanted: Integers, slopes: Reals, room: Room) -> Reals:
-    """Find the prices by turns and by Newton's steps; return the flow that they give."""
+    """Find the prices by turns and Newton's steps; return the flow that they give."""
     least, greatest = room.least.astype(np.float64), room.greatest.astype(np.float64)
     centre = fair.astype(np.float64)
     rows = _Side(centre, slopes, least, greatest, wanted.astype(np.float64))
@@ -104,7 +105,7 @@ def _prices(fair: Integers, wanted: Integers, slopes: Reals, room: Room) -> Real
 
 
 def _missing(rows: _Side, room: Room, flow: Reals, others: Reals) -> float:
-    """Return how far rows and columns are off together, in bits."""
+    """Return the sum of the errors of rows and columns, in bits."""
     beyond = flow.sum(axis=0) - room.capacity
     over = np.maximum(beyond, 0.0)
     unused = np.where(others > 0, np.maximum(-beyond, 0.0), 0.0)
@@ -114,11 +115,12 @@ def _missing(rows: _Side, room: Room, flow: Reals, others: Reals) -> float:
 def _newton(
     rows: _Side, room: Room, flow: Reals, prices: Reals, others: Reals
 ) -> tuple[Reals, Reals]:
-    """Take Newton's step of all prices at once, as if no cell came to or off its bounds.
+    """Take Newton's step of all prices at once, as if no cell reached or left its bounds.
 
-    Only columns that are full or have a price move theirs. Eliminating them, or the rows, leaves a
-    system of the size of the others: the smaller one is solved. A little more on the diagonal of
-    the rows keeps it solvable where all prices could move together. `flow` is what the prices give.
+    Only columns that are full or have a price change theirs. Eliminating either rows or columns
+    leaves a system of the size of the other side; the smaller one is solved. A small addition to
+    the diagonal of the rows keeps it solvable where all prices could move together. `flow` is the
+    flow that the prices give.
     """
     over = flow.sum(axis=0) - room.capacity
     inside = np.where((flow > rows.least) & (flow < rows.greatest), rows.slopes, 0.0)
@@ -146,7 +148,7 @@ def _newton(
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of the network, rows or columns, as lines of a matrix, with what each shall have."""
+    """One side of the network, rows or columns, as lines of a matrix with their wanted sums."""
 
     centre: Reals
     slopes: Reals
@@ -155,7 +157,7 @@ class _Side:
     wanted: Reals
 
     def across(self, wanted: Reals) -> _Side:
-        """Return the other side, copied so that there, too, the cells of a line lie together."""
+        """Return the other side, copied so that the cells of its lines are contiguous."""
         return _Side(
             np.ascontiguousarray(self.centre.T),
             np.ascontiguousarray(self.slopes.T),
@@ -165,26 +167,26 @@ class _Side:
         )
 
     def flow(self, prices: Reals, others: Reals) -> Reals:
-        """Return the bits per cell at these prices of the lines and of the other side."""
+        """Return the bits per cell at these prices of the lines and of the other side's lines."""
         flow = np.empty_like(self.centre)
         for lines, block in self._blocks():
             block._put_flow(prices[lines], others, flow[lines])
         return flow
 
     def missing(self, flow: Reals) -> Reals:
-        """Return what each line has too little, or, negative, too much."""
+        """Return how many bits each line lacks; negative if it has too many."""
         missing: Reals = self.wanted - flow.sum(axis=1)
         return missing
 
     def better(self, prices: Reals, others: Reals) -> Reals:
-        """Return prices with which the lines have what they shall, or are nearer to it."""
+        """Return prices at which the lines have their wanted sums, or are nearer to them."""
         better = np.empty_like(prices)
         for lines, block in self._blocks():
             better[lines] = block._better(prices[lines], others)
         return better
 
     def _blocks(self) -> Iterator[tuple[slice, _Side]]:
-        """Yield the lines, so many at once that what is made of their cells stays in the cache."""
+        """Yield the lines in blocks that are small enough for the processor's cache."""
         count = max(1, _BLOCK_CELLS // self.centre.shape[1])
         for first in range(0, len(self.centre), count):
             lines = slice(first, first + count)
@@ -200,7 +202,7 @@ class _Side:
             )
 
     def _put_flow(self, prices: Reals, others: Reals, flow: Reals) -> None:
-        """Put what `flow` returns, of a block, into an array."""
+        """Write the result of `flow`, for a block, into an array."""
         np.subtract(prices[:, None], others, out=flow)
         flow *= self.slopes
         flow += self.centre
@@ -208,10 +210,10 @@ class _Side:
         np.minimum(flow, self.greatest, out=flow)
 
     def _better(self, prices: Reals, others: Reals) -> Reals:
-        """Return what `better` does, of a block.
+        """Return the result of `better` for a block.
 
-        Newton's step counts the cells between their bounds. Where it makes things worse, since
-        cells come off their bounds on the way, the step counts these too, and falls short.
+        Newton's step counts the cells between their bounds. Where that makes the error larger,
+        because cells leave their bounds on the way, these are counted too, and the step is shorter.
         """
         flow, there = np.empty_like(self.centre), np.empty_like(self.centre)
         self._put_flow(prices, others, flow)
@@ -233,7 +235,7 @@ def _step(missing: Reals, slope: Reals) -> Reals:
 
 
 def _whole(real: Reals, wanted: Integers, room: Room) -> Integers:
-    """Round to whole bits: rows by largest remainder, then columns made to fit."""
+    """Round to whole bits: rows by largest remainder, then fit the columns."""
     flow = np.clip(np.floor(real).astype(np.int64), room.least, room.greatest)
     remainders = np.where(flow < room.greatest, real - flow, -1.0)
     for row in range(flow.shape[0]):
@@ -246,7 +248,7 @@ def _whole(real: Reals, wanted: Integers, room: Room) -> Integers:
 
 
 def _fit(flow: Integers, room: Room) -> None:
-    """Move, in place, what is too much for a column to one with room, in one row if that can be."""
+    """Move, in place, excess bits of a column to one with room, within a row where possible."""
     free = room.capacity - flow.sum(axis=0)
     for column in np.flatnonzero(free < 0).tolist():
         for other in np.argsort(-free, kind="stable").tolist():

@@ -1,4 +1,4 @@
-"""How members of a row share its bits: exactly, up to any time."""
+"""How the members of a row share its bits, exactly up to any time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dama.planner.intervals import Integers
 
 
 def equal_parts(bits: Integers, count: int, first: int, last: int) -> Integers:
-    """Return what the members at places first to last - 1 of `count` equal ones have, per column.
+    """Return the bits per column of the members at places first to last - 1 of `count` equal ones.
 
-    Member p has (all bits + p) // count up to any time, so that sums are exact in every column
-    and no member ever differs from another by more than a bit.
+    Member p has (all bits + p) // count up to any time, so sums are exact in every column and
+    members never differ by more than a bit.
     """
     until = np.concatenate(([0], np.cumsum(bits)))
     rest = until % count
@@ -26,7 +26,7 @@ def equal_parts(bits: Integers, count: int, first: int, last: int) -> Integers:
 
 
 def entitled_parts(bits: Integers, entitlements: Sequence[int], place: int) -> Integers:
-    """Return what one member has per column, in proportion to what it is entitled to."""
+    """Return the bits per column of one member, in proportion to its entitlement."""
     whole = sum(entitlements)
     before = sum(entitlements[:place])
     after = before + entitlements[place]
@@ -36,13 +36,13 @@ def entitled_parts(bits: Integers, entitlements: Sequence[int], place: int) -> I
 
 
 def equal_at(bits: int, count: int) -> list[int]:
-    """Return what each of `count` equal members has of the bits up to one time."""
+    """Return the part of each of `count` equal members in the bits up to one time."""
     parts: list[int] = ((bits + np.arange(count, dtype=np.int64)) // count).tolist()
     return parts
 
 
 def entitled_at(bits: int, entitlements: Sequence[int]) -> list[int]:
-    """Return what each member has of the bits up to one time, in proportion to entitlements."""
+    """Return each member's part in the bits up to one time, in proportion to entitlements."""
     whole = sum(entitlements)
     until = [bits * part // whole for part in itertools.accumulate(entitlements, initial=0)]
     return [late - early for early, late in itertools.pairwise(until)]

@@ -1,9 +1,9 @@
 """The plan as text: the JSON that is stored.
 
-It has the groups and parts of a plan instead of lines, so that its size follows the blockages and
-not the terminals. Times are integer ms since the Unix epoch, at the sending node; amounts are whole
-bits of capacity, that is at efficiency 1. The text is canonical: the same plan gives the same
-bytes, and it reads back as the same plan, to the bit.
+It has the groups and parts of a plan instead of lines, so its size depends on the number of
+blockages, not of terminals. Times are integer ms since the Unix epoch, at the sending node; amounts
+are whole bits of capacity, that is at efficiency 1. The text is canonical: the same plan gives the
+same bytes, and reading it gives the same plan, to the bit.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 def text(document: Document) -> str:
     """Return the canonical text of a document.
 
-    It is written in pieces. An encoder holds the interpreter's lock until it is done, and a plan of
-    a large beam has a million numbers: other threads would wait for tenths of a second.
+    It is written in pieces. The encoder holds the interpreter's lock until it is done, and the plan
+    of a large beam has a million numbers: other threads would wait for tenths of a second.
     """
     members = (f"{_ENCODER.encode(name)}:{_written(document[name])}" for name in sorted(document))
     return f"{{{','.join(members)}}}"
@@ -59,7 +59,7 @@ def read_plan(document: Mapping[str, Any]) -> Plan:
     """Read a plan back.
 
     Raises:
-        PlanError: it is not as `plan_document` makes it.
+        PlanError: the document is not one that `plan_document` makes.
     """
     try:
         return Plan(
@@ -70,7 +70,7 @@ def read_plan(document: Mapping[str, Any]) -> Plan:
             capacity_bps=tuple(document["capacity_bps"]),
             groups=tuple(map(_read_group, document["groups"])),
             parts=tuple(map(_read_part, document["parts"])),
-            # Only a coarse plan has one.
+            # Only a coarse plan has a tolerance.
             tolerance=float(document.get("tolerance", 0.0)),
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
@@ -78,7 +78,7 @@ def read_plan(document: Mapping[str, Any]) -> Plan:
 
 
 def line_document(line: Line) -> Document:
-    """Return one terminal's line with all amounts, for people and programs to read.
+    """Return one terminal's line with all amounts, as shown to users and programs.
 
     `rate_bps` is in whole bit/s of IP bytes, rounded down; it is exactly
     bits · efficiency / duration.
@@ -99,7 +99,7 @@ def line_document(line: Line) -> Document:
 
 
 def _group_document(group: Group) -> Document:
-    """Neighbours of the same stated terms share them."""
+    """Return a group's document; neighbours of the same stated terms share them."""
     runs = [
         {
             "weight": str(terms[0]),
@@ -134,7 +134,7 @@ def _read_group(document: Mapping[str, Any]) -> Group:
             id=name,
             weight=weight,
             minimum_bps=run["minimum_bps"],
-            # Plans of earlier releases have none.
+            # Plans of earlier releases do not have it.
             floor_bps=run.get("floor_bps", 0),
             maximum_bps=run["maximum_bps"],
             demand_bps=run["demand_bps"],
@@ -155,7 +155,7 @@ def _part_document(part: Part) -> Document:
     return {
         "group": part.group,
         "first": part.first,
-        # Equal ones are written once.
+        # Equal entitlements are written once.
         "entitlements": [entitlements[0]] if part.equal else entitlements,
         "count": len(entitlements),
         "bits": part.bits.tolist(),

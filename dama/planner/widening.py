@@ -1,15 +1,15 @@
 """Requests of fewer intervals: edges of blockages that nearly coincide become one.
 
 Each edge of a blockage is a bound of two columns of the plan, and may begin a step of any line and
-of what a gateway may send in all. Gateways take a bounded number of steps, and what a plan costs
-grows with its cells, rows times columns; a thousand vehicles in a town full of short blockages have
-too many edges for either. Of such a request, edges that follow each other closely are a *cluster*:
+of the beam's total rate. Gateways accept a bounded number of steps, and the cost of a plan grows
+with its cells, rows times columns. A thousand vehicles in a town full of short blockages have too
+many edges for either. In such a request, edges that follow each other closely form a *cluster*:
 entries move to its beginning and exits to its end.
 
-So blockages only become longer. Nothing is sent into one, and the plan, its capacity, debts and
-their repayment, is exact for the longer ones. An edge moves by at most a part of the time that is
-left until it, the least part with which the plan fits: the shortest intervals go first; what is
-near, and known best, hardly moves; what is far away moves more, and is planned anew before it is
+So blockages only become longer. Nothing is sent into one, and the plan (its capacity, debts and
+their repayment) is exact for the longer ones. An edge moves by at most a part of the time left
+until it: the least part with which the plan fits. So the shortest intervals disappear first. Near
+edges, which are known best, hardly move; far ones move more, and are planned anew before they are
 near.
 """
 
@@ -25,28 +25,29 @@ from dama.planner.intervals import Integers, by_terminal, times
 from dama.planner.network import network
 from dama.planner.request import Blockage, Request
 
-# A gateway refuses a plan with more steps of a line, or of the capacity (`gateway/plans`).
+# A gateway refuses a plan with more steps in a line or in the capacity (`gateway/plans`).
 MOST_COLUMNS = 4_096
-# Each cell costs some microseconds of one core and a hundred bytes.
+# Each cell costs a few microseconds of one core and a hundred bytes.
 MOST_CELLS = 2**20
-# So many columns a plan may have however many rows it has.
+# A plan may have this many columns for any number of rows.
 FEW_COLUMNS = 256
-# By which part of the time that is left until then an edge may move: the least of these that is
-# enough. With 1, all edges within 2^53 ms are fewer than 60 clusters, of two columns each.
+# An edge may move by this part of the time left until it; the least part that is enough is taken.
+# With 1, all edges within 2^53 ms form fewer than 60 clusters, of two columns each.
 _PARTS = tuple(2.0**-power for power in range(16, -1, -1))
 
 
 def widened(request: Request) -> Request:
     """Return a request whose plan has at most `MOST_COLUMNS` columns and `MOST_CELLS` cells.
 
-    Of many rows it may have more cells, in `FEW_COLUMNS`, or twice as many as there are steps of
-    the capacity. These stay as they are; they are to be fewer than half of `MOST_COLUMNS`.
+    With many rows it may have more cells, in `FEW_COLUMNS` columns, or in twice as many as there
+    are steps of the capacity. These steps do not move; they have to be fewer than half of
+    `MOST_COLUMNS`.
     """
     blockages = by_terminal(request)
     columns = len(times(request, blockages)) - 1
     most = min(columns, MOST_COLUMNS)
     few = max(FEW_COLUMNS, 2 * (len(times(request, {})) - 1))
-    # Rows are counted only where it matters.
+    # Rows are counted only where their number can matter.
     if most > max(few, MOST_CELLS // max(1, len(request.terminals))):
         rows = _rows(request, blockages)
         most = min(most, max(few, MOST_CELLS // max(1, rows)))
@@ -58,9 +59,9 @@ def widened(request: Request) -> Request:
 
 
 def _rows(request: Request, affected: Iterable[str]) -> int:
-    """Return how many rows the plan has: those of one in which all of these are blocked throughout.
+    """Return how many rows the plan has, counted in one where all of these are always blocked.
 
-    It has a column for each step of the capacity.
+    Such a plan has only one column for each step of the capacity.
     """
     begin_ms, end_ms = (ms + request.shift_ms for ms in (request.start_ms, request.end_ms))
     throughout = tuple(Blockage(terminal, begin_ms, end_ms) for terminal in affected)
@@ -71,7 +72,7 @@ class _Edges:
     """The entries and exits of a request's blockages, at the sender."""
 
     def __init__(self, request: Request) -> None:
-        # What is too doubtful is not planned with.
+        # The planner ignores blockages that are too doubtful.
         counting = (one for one in request.blockages if one.confidence >= request.least_confidence)
         self._request = replace(request, blockages=tuple(counting))
         entries = [one.entry_ms for one in self._request.blockages]
@@ -79,7 +80,7 @@ class _Edges:
         self._entries = np.array(entries, dtype=np.int64) - request.shift_ms
         self._exits = np.array(exits, dtype=np.int64) - request.shift_ms
         both = np.union1d(self._entries, self._exits)
-        # Those outside of the plan are clipped to its bounds, which do not move.
+        # Edges outside of the plan are clipped to its bounds, which do not move.
         self._moving: Integers = both[(both > request.start_ms) & (both < request.end_ms)]
         self._fixed = np.array(times(request, {}), dtype=np.int64)
 
@@ -101,7 +102,7 @@ class _Edges:
         return replace(self._request, blockages=tuple(blockages))
 
     def _moved(self, part: float) -> tuple[Integers, Integers]:
-        """Return entries and exits, those within a cluster at its beginning and at its end."""
+        """Return entries and exits, moved to the beginning and to the end of their clusters."""
         if not len(self._moving):
             return self._entries, self._exits
         begins = _clusters(self._moving, self._request.start_ms, part)
@@ -116,7 +117,8 @@ class _Edges:
 def _clusters(edges: Integers, start_ms: int, part: float) -> Integers:
     """Return which of the ascending edges begin a cluster.
 
-    A cluster has those that follow its first one within the part of the time from the start to it.
+    A cluster has the edges that follow its first one within this part of the time from the start to
+    that first one.
     """
     reach = edges + np.floor(part * (edges - start_ms)).astype(np.int64)
     behind = np.searchsorted(edges, reach, side="right").tolist()
@@ -129,7 +131,7 @@ def _clusters(edges: Integers, start_ms: int, part: float) -> Integers:
 
 
 def _replaced(edges: Integers, first: Integers, last: Integers, bounds: Integers) -> Integers:
-    """Return the edges, those from the first to the last of a cluster as its bound."""
+    """Return the edges, each one within a cluster replaced by the cluster's bound."""
     cluster = np.maximum(np.searchsorted(first, edges, side="right") - 1, 0)
     within = (first[cluster] <= edges) & (edges <= last[cluster])
     replaced: Integers = np.where(within, bounds[cluster], edges)

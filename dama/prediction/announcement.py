@@ -1,4 +1,4 @@
-"""What a terminal says itself of the blockages ahead, and how that goes with the predictions."""
+"""A terminal's own announcements of blockages, and how they are reconciled with predictions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from dama.prediction.blockage import Blockage
 from dama.prediction.same import is_announced
 
-# No announcement reaches further, or lasts longer: a spoilt one must not reserve a beam.
+# The furthest and longest announcement accepted: a corrupt one must not reserve a beam.
 MAX_AHEAD_MS = 3_600_000
 MAX_DURATION_MS = 3_600_000
 
 
 class AnnouncementError(ValueError):
-    """An announcement that cannot be one."""
+    """An announcement with impossible values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
     """A blockage that a terminal recognises: when, how long, how sure (0: it will not come).
 
-    Times are UTC in milliseconds since 1970; `announced_ms` is when it was said.
+    Times are UTC in milliseconds since 1970; `announced_ms` is when it was announced.
     """
 
     announced_ms: int
@@ -40,7 +40,7 @@ class Announcement:
 
     @property
     def blockage(self) -> Blockage:
-        """What it says, as a blockage."""
+        """The announced blockage."""
         return Blockage(
             self.obstruction_id,
             self.entry_ms,
@@ -58,18 +58,17 @@ def reconcile(
 
     The rule, for one terminal:
 
-    1. Announcements that are over are left out; of several that speak of the same blockage the
-       latest one counts.
-    2. An announcement and a prediction speak of the same blockage if they name the same
-       obstruction and both are ahead, if they overlap in time, or if their entries differ by at
-       most 10 s or a quarter of the time to the entry. Naming different obstructions, they never
-       do.
-    3. Of the two, the one that goes back to the later moment gives the times: the terminal sees
-       every fix, but an announcement made before a stop is older than the fixes after it. At the
-       same moment the terminal's word counts.
+    1. Announcements that are over are left out; of several for the same blockage the latest
+       counts.
+    2. An announcement and a prediction are of the same blockage if they name the same obstruction
+       and both are ahead, if they overlap in time, or if their entries differ by at most 10 s or a
+       quarter of the time to the entry. If they name different obstructions, they never are.
+    3. The one of the two that is based on the later moment gives the times: the terminal sees
+       every fix, but an announcement made before a stop is older than the fixes after it. If both
+       are equally late, the announcement counts.
     4. If the announcement is the later one, its confidence counts, and 0 withdraws the
-       prediction; if not, the greater confidence does.
-    5. What only one of them speaks of stands as it is.
+       prediction; otherwise the greater confidence counts.
+    5. A blockage that only one of them has stays as it is.
     """
     open_ones: list[Announcement] = []
     for announcement in sorted(announced, key=lambda a: a.announced_ms, reverse=True):

@@ -13,11 +13,11 @@ class Blockage:
     """An interval without line of sight, at the terminal's antenna.
 
     Times are UTC in milliseconds since 1970; `confidence` is the probability that it comes.
-    `obstruction_id` is None where a terminal announces a blockage without saying by what.
-    `based_on_ms` is the time of the fix, or of the announcement, that it goes back to. Entry and
-    exit are as probably earlier as later, if nothing unforeseen holds the vehicle up;
-    `entry_within_ms` and `exit_within_ms` hold them with
-    0.8, a tenth lying before and a tenth after, None where nobody says how exactly they are known.
+    `obstruction_id` is None where a terminal announces a blockage without naming an obstruction.
+    `based_on_ms` is the time of the fix, or of the announcement, that it is based on. Entry and
+    exit are medians, provided that nothing unforeseen delays the vehicle. `entry_within_ms` and
+    `exit_within_ms` are intervals that contain them with probability 0.8, with 0.1 before and 0.1
+    after; None where their accuracy is unknown.
     """
 
     obstruction_id: str | None
@@ -31,7 +31,7 @@ class Blockage:
 
     @property
     def span(self) -> Span:
-        """What is compared to tell whether another is the same blockage."""
+        """The values by which it is compared with other blockages."""
         return Span(self.obstruction_id, self.entry_ms, self.exit_ms)
 
     @property

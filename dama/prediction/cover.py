@@ -12,14 +12,14 @@ from dama.prediction.network import Edge, Network, is_covered, limit_mps, usual_
 from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road
 from dama.prediction.places import METRES_PER_DEGREE, Line, Plane
 
-# Roads are followed back from each portal so far, or for so long at their limit.
+# Roads are followed back from each portal this far, or this long at their limit if that is further.
 REACH_M = 1_500.0
 REACH_S = 90.0
-# Roads so near to a leading one are kept, to tell vehicles there apart.
+# Roads this near to one that leads to a portal are kept, to recognise the vehicles on them.
 BESIDE_M = 60.0
-# Traffic of which less than this part gets to the portal is no approach.
+# A road is an approach if at least this part of its traffic reaches the portal.
 _LEAST = 0.03
-# Shorter covers pass within the time in which a link is found lost.
+# A vehicle passes a shorter cover before its link is found lost.
 MIN_LENGTH_M = 20.0
 
 
@@ -32,7 +32,7 @@ def obstructions_of(
     """Return the covered ways of a network as obstructions, ordered by id.
 
     Covered ways that touch are one obstruction, named after the least of their ids, so the same
-    map gives the same obstructions. `progress` gets how many are done, and of how many.
+    map gives the same obstructions. `progress` is called with the numbers done and in all.
     """
     groups = {
         name: edges for name, edges in _groups(network).items() if _length_m(edges) >= min_length_m
@@ -85,10 +85,10 @@ def leading(
     reach_m: float = REACH_M,
     reach_s: float = REACH_S,
 ) -> dict[str, Edge]:
-    """Return the covered edges, and those by which traffic gets to them, by network distance.
+    """Return the covered edges, and those by which traffic reaches them, by network distance.
 
-    They are followed back so far, or for so long at their limit, and as far as one obstruction may
-    have roads.
+    They are followed back for `reach_m`, or for `reach_s` at their limit if that is further, within
+    the bounds of one obstruction.
     """
     kept = {edge.id: edge for edge in inside}
     positions = _positions(kept)

@@ -1,14 +1,14 @@
-"""Which roads a vehicle has driven, in order: what is sure of the hypotheses, without its gaps."""
+"""Which roads a vehicle has driven, in order: the sure hypotheses, with the gaps filled."""
 
 from __future__ import annotations
 
 from dama.prediction.roadmap import ObstructionMap
 
-# A road that is seen again after no more than so many others was left by mistake, and one behind
-# which the way goes on from an earlier one was a mistake itself.
+# If a road is seen again after at most this many others, these were mistakes. If the way continues
+# from an earlier road instead of the last ones, at most this many of the last were mistakes.
 _MISTAKEN = 3
-# Roads that were driven between two sure ones add up to so much, and a part of the way since the
-# last fix: in a road tunnel nothing is seen.
+# The roads between two sure ones are at most this long in all, plus this multiple of the distance
+# since the last match: in a road tunnel there are no fixes.
 _UNSEEN_M = 150.0
 _UNSEEN = 1.5
 
@@ -16,7 +16,7 @@ _UNSEEN = 1.5
 def driven_on(
     on: ObstructionMap, driven: tuple[str, ...], road_id: str, moved_m: float
 ) -> tuple[str, ...]:
-    """Return the roads driven when a vehicle is surely on a road, `moved_m` after its last fix."""
+    """Return the roads driven up to a sure one, `moved_m` from the place of the last sure one."""
     if driven and driven[-1] == road_id:
         return driven
     if road_id in driven[-1 - _MISTAKEN :]:
@@ -29,7 +29,7 @@ def driven_on(
 
 
 def driven_since(driven: tuple[str, ...], road_id: str) -> tuple[str, ...]:
-    """Return the roads driven from one of them on, the last time; none where it was not driven."""
+    """Return the roads driven since a road was last driven, that one first; empty if it was not."""
     if road_id not in driven:
         return ()
     return driven[len(driven) - 1 - driven[::-1].index(road_id) :]

@@ -1,4 +1,4 @@
-"""A position that a receiver gave, and whose clock it goes by."""
+"""A position reported by a receiver, and which clock its time is taken from."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from dama.prediction.places import Position, is_on_earth
 
-# Faster than any road vehicle; what a spoilt message or a leap of the receiver looks like.
+# Faster than any road vehicle: beyond this, a message is corrupt or the receiver has leapt.
 MAX_SPEED_MPS = 150.0
-# DESIGN, Time: beyond this, GNSS time and the node's clock are said to differ.
+# Beyond this difference, GNSS time and the node's clock are flagged as different.
 CLOCK_TOLERANCE_MS = 2_000
 
 
 class FixError(ValueError):
-    """A position that cannot be one."""
+    """A position with impossible values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Fix:
     """A position report.
 
     `time_ms` is UTC in milliseconds since 1970, `speed_mps` over ground, `heading_deg` from true
-    north, `accuracy_m` one standard deviation of the horizontal error. What the receiver did not
-    give is None.
+    north, `accuracy_m` one standard deviation of the horizontal error. Values that the receiver did
+    not give are None.
     """
 
     time_ms: int
@@ -50,11 +50,11 @@ class Fix:
 
 
 def ruling_time(gnss_ms: int, node_ms: int, *, synchronised: bool) -> tuple[int, bool]:
-    """Return the time that a report goes by, and whether its two clocks differ.
+    """Return the time of a report, and whether its two clocks differ.
 
-    Within two seconds GNSS time is the truer one, being the receiver's own. Beyond, one of them
-    is wrong: the node's clock rules if it is synchronised, GNSS time if not, and the report is
-    to be flagged.
+    Up to a difference of two seconds GNSS time is used: it is the receiver's own, and more exact.
+    Beyond that one of the clocks is wrong: the node's clock rules if it is synchronised, GNSS time
+    if not, and the report is to be flagged.
     """
     differ = abs(gnss_ms - node_ms) > CLOCK_TOLERANCE_MS
     return (node_ms if differ and synchronised else gnss_ms), differ

@@ -1,8 +1,8 @@
-"""How far the times of a drive are from what was expected of them.
+"""How far the times of a drive are from the expected ones.
 
-Posted limits are not what is driven, traffic differs from road to road, and so do drivers. How much
-that makes on a map is not known beforehand; but wherever a vehicle moves freely, what was expected
-of the last seconds can be compared with how long they took.
+Vehicles do not keep to posted limits, and traffic and drivers differ from road to road. How large
+that error is on a map is not known beforehand. But wherever a vehicle moves freely, the time
+expected for the last stretch can be compared with the time that it took.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# A forecast is judged after so many seconds; after a longer gap it says nothing.
+# A forecast is judged after `JUDGED_S`; after more than `MOST_S` it is not counted.
 JUDGED_S = 20.0
 MOST_S = 40.0
-# What is usual counts as so many forecasts, and those of the drive as so many at most.
+# The usual error counts as `_USUAL` forecasts, and those of the drive as `_MOST` at most.
 _USUAL = 2.0
 _MOST = 12.0
-# A time that is further from what was expected, as a logarithm, is that of another way.
+# If the logarithm of time taken over time expected is larger, the vehicle took another way.
 _FURTHEST = 0.7
 
 
 class Forecast(NamedTuple):
-    """Where a vehicle was, and at which part of what the map expects it would go on."""
+    """Where a vehicle was, and its speed from there on, as a part of what the map expects."""
 
     time_ms: int
     road_id: str
@@ -38,7 +38,7 @@ class Errors:
     count: float = 0.0
 
     def after(self, expected_s: float, taken_s: float) -> Errors:
-        """Return the errors after a time that was expected to be another one."""
+        """Return the errors with one more forecast: the time expected and the time taken."""
         if taken_s <= 0.0 or expected_s <= 0.0:
             return self
         error = math.log(taken_s / expected_s)
@@ -50,7 +50,7 @@ class Errors:
     def spread(self, usual: float) -> float:
         """Return one standard deviation of a time as a part of it; `usual` is that of any drive.
 
-        It is no less, since a few good minutes say nothing of what is rare.
+        It is at least `usual`, since a few good minutes say nothing of rare errors.
         """
         shown = (_USUAL * usual * usual + self.squares) / (_USUAL + self.count)
         return max(math.sqrt(shown), usual)

@@ -28,8 +28,8 @@ class GeoJsonError(ValueError):
 def to_feature(obstruction: Obstruction) -> dict[str, Any]:
     """Return an obstruction as a feature.
 
-    Its geometry is the area, or the covered roads; the property `roads` has the network that the
-    prediction goes by.
+    Its geometry is the area, or the covered roads; the property `roads` has the road network that
+    the prediction uses.
     """
     properties: dict[str, Any] = {
         "name": obstruction.name,
@@ -79,13 +79,13 @@ def from_geojson(document: object) -> list[Obstruction]:
 
     - A Polygon is an area.
     - A LineString is a road tunnel's axis. The property `approaches` may hold the roads that lead
-      into it, as lines that end at its first or at its last position; `oneway` (true) says that it
-      is driven as drawn only.
+      into it, as lines that end at its first or at its last position; `oneway` (true) says that
+      vehicles drive it only in the direction drawn.
     - A feature with the property `roads` is one that `to_feature` wrote.
-    - The property `satellite` names the only one that it hides.
+    - The property `satellite` names the only satellite that it hides.
 
-    The id is the feature's, or its property `id`, or one made of its geometry: the same document
-    always gives the same obstructions. Raises `GeoJsonError`.
+    The id is the feature's, or its property `id`, or one derived from its geometry, so the same
+    document always gives the same obstructions. Raises `GeoJsonError`.
     """
     kind = _mapping(document, "document").get("type")
     if kind == "Feature":
@@ -106,7 +106,7 @@ def _feature(document: object, where: str) -> Obstruction:
     feature = _mapping(document, where)
     if feature.get("type") != "Feature":
         raise GeoJsonError(f"{where}: type is not Feature")
-    # Programs write null for what is not set.
+    # Programs write null for properties that are not set.
     said = _mapping(feature.get("properties") or {}, f"{where}.properties")
     properties = {name: value for name, value in said.items() if value is not None}
     geometry = _mapping(feature.get("geometry"), f"{where}.geometry")

@@ -1,4 +1,4 @@
-"""Obstructions: what blocks the sky, and the roads that lead into it."""
+"""Obstructions: objects that block the sky, with the roads that lead into them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dama.prediction.places import Line, Plane, is_on_earth
 
-# Bounds of one obstruction: what a hostile file can cost.
+# Bounds of one obstruction, which limit the cost of a hostile file.
 MAX_ROADS = 5_000
 MAX_POSITIONS = 20_000
 _SATELLITE = re.compile(r"[A-Za-z0-9._-]{1,32}", re.ASCII)
@@ -32,11 +32,10 @@ class Road:
     """A piece of road between two junctions, directed as it is driven.
 
     `covered_by` is the id of the obstruction that covers it; `limit_mps` the posted limit, and
-    `usual_mps` what is driven on such a road where none is posted. `light_m` is how far on a
-    traffic light stands, in metres from its beginning, None for none: several on one piece are one,
-    and one at a junction is that of the roads that end there.
-    What the probabilities of `onward` leave to 1 goes to roads that do not matter here. The same
-    piece, with the same id, may belong to several obstructions.
+    `usual_mps` the usual speed on such a road where no limit is posted. `light_m` is where its last
+    traffic light stands, in metres from its beginning, None for none; a light at a junction belongs
+    to the roads that end there. The rest of the probabilities of `onward`, to 1, goes to roads that
+    do not matter here. The same piece, with the same id, may belong to several obstructions.
     """
 
     id: str
@@ -52,11 +51,11 @@ class Road:
 class Obstruction:
     """Something that cuts the line of sight.
 
-    A road tunnel is its covered roads with those that lead into them, and those beside them that
-    lead elsewhere, since a vehicle there is told apart only if the map knows where it is.
-    An area is a polygon: the outer ring, then its holes, each closed. `certainty` is the
-    probability that passing it is a blockage: 1 for a tunnel on a map, less for what was learned.
-    `satellite` is the name of the one that it hides, None where it hides all of them.
+    A road tunnel consists of its covered roads, the roads that lead into them, and roads beside
+    those that lead elsewhere: a vehicle there is recognised only if the map has its road. An area
+    is a polygon: the outer ring, then its holes, each closed. `certainty` is the probability that
+    passing it is a blockage: 1 for a tunnel on a map, less for a learned place. `satellite` is the
+    name of the one that it hides, None where it hides all of them.
     """
 
     id: str
@@ -110,7 +109,7 @@ class Obstruction:
                     )
 
     def counts_for(self, satellite: str | None) -> bool:
-        """Tell whether it blocks terminals of a satellite; None: nobody has said of which."""
+        """Tell whether it blocks terminals of a satellite; None: their satellite is unknown."""
         return satellite is None or self.satellite is None or self.satellite == satellite
 
     @property
@@ -131,10 +130,9 @@ def road_tunnel(
     certainty: float = 1.0,
     satellite: str | None = None,
 ) -> Obstruction:
-    """Make an obstruction of a drawn axis and the approach roads, drawn towards their portal.
+    """Make an obstruction from a drawn axis and approach roads, each drawn towards its portal.
 
-    A portal without approach road gets a straight one of 300 m in line with the axis: all that
-    can be said where nothing is drawn.
+    A portal without an approach road gets a straight one of 300 m in line with the axis.
     """
     if len(axis) < 2:
         raise ObstructionError(f"{obstruction_id}: an axis has two positions or more")

@@ -1,8 +1,8 @@
 """How fast roads are driven, as parts of what the map expects: seen on a drive, learned by hour.
 
-Rush hour is slower than night on some roads, and a posted limit is not what is driven. The pace of
-a road is what vehicles drove on it freely, stops left out, divided by what the map expects there.
-Each vehicle counts once for a road and hour, so none can slow the others down by itself.
+Some roads are slower at rush hour than at night, and vehicles do not keep to posted limits. The
+pace of a road is the speed of vehicles on it without stops, divided by the speed that the map
+expects. Each vehicle counts once for a road and hour, so none alone can slow the others down.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from dama.prediction.habits import Habits, hours_apart
 from dama.prediction.speed import KNOWN_S
 
-# Whoever is faster or slower than this was not driving along the road.
+# A vehicle that is faster or slower than this was not driving along the road.
 LEAST_PACE, MOST_PACE = 0.4, 1.6
-# What was driven for a shorter time than this says little of a road.
+# A shorter time on a road says little of its pace.
 _LEAST_S = 4.0
-# Drives made so many hours of the day apart say nothing of each other's hour but this part.
+# A drive counts less for another hour of the day: after this many hours only this part.
 _HOURS_APART = 3.0
 _ANY_HOUR = 0.1
 # What the map expects counts as so many vehicles.
@@ -28,7 +28,7 @@ _GUESS = 1.0
 class Stretch(NamedTuple):
     """How long a vehicle has moved on a road, and how long that takes as the map expects.
 
-    Who has stopped there was held up by a light or a queue, which are no part of the pace.
+    `stopped` marks a vehicle that was held up by a light or a queue, which is no part of the pace.
     """
 
     road_id: str = ""
@@ -37,9 +37,9 @@ class Stretch(NamedTuple):
     stopped: bool = False
 
     def further(self, road_id: str, moved_s: float, expected_s: float, *, stands: bool) -> Stretch:
-        """Return the stretch after a further step, which begins another one on another road.
+        """Return the stretch after a further step; a step on another road begins a new one.
 
-        What was driven in a gap between fixes is not known.
+        A step over a gap between fixes is left out: its speed is unknown.
         """
         before = self if road_id == self.road_id else Stretch(road_id)
         if not 0.0 < moved_s <= KNOWN_S:
@@ -53,7 +53,7 @@ class Stretch(NamedTuple):
 
     @property
     def pace(self) -> float | None:
-        """The pace that was driven; None where that was for too short a time, or with a stop."""
+        """The pace driven; None if the time was too short, or the vehicle stopped."""
         if self.stopped or self.moved_s < _LEAST_S:
             return None
         return min(max(self.expected_s / self.moved_s, LEAST_PACE), MOST_PACE)
@@ -84,7 +84,7 @@ class RoadPaces:
                 self._driven[road_id] = vehicles + part, paces + part * total / count
 
     def of(self, road_id: str) -> float:
-        """Return the pace that is expected of a road; 1 where nobody has driven."""
+        """Return the expected pace of a road; 1 where no vehicle has driven."""
         vehicles, paces = self._driven.get(road_id, (0.0, 0.0))
         return math.exp(paces / (vehicles + _GUESS))
 
@@ -92,5 +92,5 @@ class RoadPaces:
         return iter(self._driven)
 
     def _same_hour(self, time_ms: int) -> float:
-        """Return what a drive at another time says of this hour of the day."""
+        """Return how much a drive at another time counts for this hour of the day."""
         return max(1.0 - hours_apart(time_ms, self._now_ms) / _HOURS_APART, _ANY_HOUR)

@@ -14,7 +14,7 @@ Position: TypeAlias = tuple[float, float]
 Line: TypeAlias = tuple[Position, ...]
 """Positions in the order in which they are driven."""
 
-# A degree of latitude, where a per cent does not matter.
+# Metres to a degree of latitude, for uses in which an error of one per cent does not matter.
 METRES_PER_DEGREE = 111_320.0
 # WGS 84: semi-major axis in metres, and the square of the first eccentricity.
 _A_M = 6_378_137.0
@@ -51,7 +51,7 @@ class Plane:
 
     def position(self, x: float, y: float) -> Position:
         """Return the place so many metres east and north of the origin."""
-        # The pole itself has no east; the least scale keeps the degrees finite.
+        # At the pole there is no east; the least scale keeps the degrees finite.
         lon = self._lon + x / max(self._east_m, 1e-6)
         return (lon + 540.0) % 360.0 - 180.0, self._lat + y / self._north_m
 
@@ -73,7 +73,7 @@ def turn_deg(before: float, after: float) -> float:
 
 
 class Foot(NamedTuple):
-    """Where a perpendicular meets a course: how far along, how far from there the place is.
+    """The foot of a perpendicular on a course: how far along it is, and how far from the place.
 
     `right_m` is how far the place is to the right of the course's direction, below 0 to the left.
     """
@@ -122,10 +122,10 @@ class Course:
         return found
 
     def foot_within(self, position: Position, first: int, last: int, most_m: float) -> Foot | None:
-        """Return the same, or None where that is further away than so."""
+        """Return the same, or None if it is further away than `most_m`."""
         segments = self._segments
         if segments is None:
-            # Beginning, extent, and square of the length: most roads are never asked for a foot.
+            # Beginning, extent, and square of the length; computed late: most roads need no foot.
             segments = self._segments = [
                 (x0, y0, x1 - x0, y1 - y0, (x1 - x0) ** 2 + (y1 - y0) ** 2)
                 for (x0, y0), (x1, y1) in self._pairs(0, len(self._points) - 1)
@@ -156,7 +156,7 @@ class Course:
         return Foot(self._at[which] + nearest * length, lateral_m, self._headings[which], right_m)
 
     def at(self, offset_m: float) -> tuple[Position, float]:
-        """Return place and heading so far along the course, held within its ends."""
+        """Return place and heading at a distance along the course, clamped to its ends."""
         offset_m = min(max(offset_m, 0.0), self.length_m)
         number = min(bisect_right(self._at, offset_m), len(self._at) - 1) - 1
         (x0, y0), (x1, y1) = self._points[number], self._points[number + 1]
@@ -166,7 +166,7 @@ class Course:
         return place, self._headings[number]
 
     def part(self, from_m: float, to_m: float) -> Line:
-        """Return the line from one distance along it to another, further one."""
+        """Return the part of the line from one distance along it to a greater one."""
         inner = [
             place
             for place, at_m in zip(self.line, self._at, strict=True)

@@ -23,22 +23,22 @@ BRAKING = 1.4
 _SIDEWAYS = 2.0
 # Nobody drives more slowly than this, whatever is posted: times stay finite.
 _CRAWL_MPS = 0.5
-# The slowest that a bend is driven. A node of a line stands for a bend of half of both its
-# segments, up to so much of each; a smaller turn is none.
+# The least speed in a bend. A vertex of a line stands for a bend over half of each of its two
+# segments, of which at most `_BEND_M` count; a turn of less than `_STRAIGHT_RAD` is no bend.
 _LEAST_BEND_MPS = 5.0
 _BEND_M = 25.0
 _STRAIGHT_RAD = math.radians(4.0)
-# What is driven where nothing is known of the road; a vehicle's own speed is told as a part of it.
+# The expected speed where nothing is known of the road; there, factors are parts of this.
 NOMINAL_MPS = 13.9
-# The fastest that is expected in a tunnel where nothing is known of the road: most are posted for
-# 80 to 100 km/h, and drivers slow down before the portal.
+# The highest speed expected in a tunnel of which nothing is known: most have a limit of 80 to
+# 100 km/h, and drivers slow down before the portal.
 _COVERED_MPS = 25.0
-# Profiles are worked out for these factors; between them, time by factor is nearly straight.
+# Profiles are computed for these factors; between two of them, time is nearly linear in the factor.
 _FACTORS = np.array([0.5, 0.75, 1.0, 1.4, 2.0, 3.0])
-# A segment is looked at in steps of this length, but in no more than so many, however long it is.
+# A segment is divided into steps of this length, at most this many of them.
 _STEP_M = 50.0
 _MOST_STEPS = 16
-# Lights that are this near to each other are of one crossing.
+# Lights this near to each other belong to one crossing.
 _LIGHT_M = 30.0
 
 
@@ -75,7 +75,7 @@ class Shape:
 
 
 def bend_mps(before: tuple[float, float], after: tuple[float, float]) -> float:
-    """Return how fast one goes from one segment to the next: lengths in m, headings in degrees."""
+    """Return the speed in the bend between two segments: lengths in m, headings in degrees."""
     turned = abs(math.remainder(math.radians(after[1] - before[1]), math.tau))
     if turned < _STRAIGHT_RAD:
         return math.inf
@@ -87,8 +87,7 @@ class Profile:
     """The time along a way into an obstruction and through it, from each place of its first road.
 
     `approach_m` are the metres from the first road's beginning to the portal, `inside_m` those from
-    there to the exit; `is_known` tells whether the map says how fast the way to the portal is
-    driven.
+    there to the exit; `is_known` tells whether the map gives the speed on the way to the portal.
     """
 
     __slots__ = (
@@ -111,7 +110,7 @@ class Profile:
         self.is_known = bool(before) and all(shape.expected_mps is not None for shape in before)
         self._tables: _Tables | None = None
         lights = [*_lights_m((*approach, *inside))]
-        # Who waits at a portal stands before it.
+        # A vehicle that waits at a portal stands in front of it.
         self._lights_m = tuple(at_m for at_m in lights if at_m <= approach_m)
         self.lights_inside = len(lights) - len(self._lights_m)
 
@@ -121,7 +120,7 @@ class Profile:
 
     @staticmethod
     def of_lengths(approach_m: float, inside_m: float) -> Profile:
-        """Return the profile of two straight roads of which nothing else is known."""
+        """Return the profile of an approach and an inside of which only the lengths are known."""
         made = Profile((), (), approach_m, inside_m)
         free = [NOMINAL_MPS * factor for factor in _FACTOR_LIST]
         entries = [approach_m / speed for speed in free]
@@ -139,8 +138,8 @@ class Profile:
     def times(self, offset_m: float, factor: float) -> tuple[float, float, float]:
         """Return the seconds from a place to the portal, from there to the exit, and its speed.
 
-        The place is on the first road; the speed is the one that is driven there freely. All are
-        for a vehicle that drives at this factor of what is expected.
+        The place is on the first road; the speed is the free speed there. All are for a vehicle
+        that drives at this factor of the expected speed.
         """
         if self._tables is None:
             self._tables = _tables(self._approach, self._inside, is_known=self.is_known)
@@ -152,7 +151,7 @@ def _lights_m(shapes: Iterable[Shape]) -> Iterator[float]:
     begins_m, last_m = 0.0, -math.inf
     for shape in shapes:
         if shape.light_m is not None and begins_m + shape.light_m > last_m + _LIGHT_M:
-            # Those of one crossing, one on each side, are one.
+            # The two lights of one crossing, one on each side, count as one.
             last_m = begins_m + shape.light_m
             yield last_m
         begins_m += float(shape.steps_m.sum())
@@ -172,7 +171,7 @@ class _Tables:
         n = min(max(bisect_right(self.at_m, offset_m), 1), len(self.at_m) - 1)
         begins, ends = self.at_m[n - 1], self.at_m[n]
         part = min(max((offset_m - begins) / (ends - begins), 0.0), 1.0) if ends > begins else 1.0
-        # Beyond the table, time goes with one over the factor.
+        # Outside the table, time is inversely proportional to the factor.
         k = min(max(bisect_right(_FACTOR_LIST, factor), 1), len(_FACTOR_LIST) - 1)
         low, high = _FACTOR_LIST[k - 1], _FACTOR_LIST[k]
         share = min(max((factor - low) / (high - low), 0.0), 1.0)
@@ -201,7 +200,7 @@ def _tables(approach: Sequence[Shape], inside: Sequence[Shape], *, is_known: boo
     most = [math.inf] * len(shapes)
     for n in range(len(approach), len(shapes)):
         if not is_known or expected[n] is None:
-            # As before the portal, where the road inside allows that.
+            # The speed before the portal goes on inside, up to the expected speed there.
             most[n] = expected[n] or _COVERED_MPS
             expected[n] = expected[n - 1] if n and is_known else None
     free = np.concatenate(
@@ -223,7 +222,7 @@ def _tables(approach: Sequence[Shape], inside: Sequence[Shape], *, is_known: boo
         junction += len(before.steps_m)
         begins[junction] = min(begins[junction], bend_mps(before.last, after.first))
     if not is_known:
-        # Such lines are drawn by hand or of fixes: their corners are no bends of the road.
+        # Lines without known speeds are drawn by hand or from fixes: their corners are no bends.
         begins[:] = math.inf
     seconds, speeds = _driven(steps, free, np.append(begins, math.inf), at)
     since = np.concatenate([np.zeros((len(_FACTORS), 1)), np.cumsum(seconds, axis=1)], axis=1)
@@ -246,8 +245,8 @@ def _driven(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the time of each step, and the speed at each of their ends, for each row of speeds.
 
-    Steps (n) are driven at their free speeds (rows, n), but no faster at their ends than `most_mps`
-    (n + 1), as speeding up and braking in time allow.
+    Steps (n) are driven at their free speeds (rows, n), and at their ends at no more than
+    `most_mps` (n + 1), within the limits of acceleration and braking.
     """
     free_mps = np.maximum(free_mps, _CRAWL_MPS)
     ends = np.pad(free_mps, ((0, 0), (1, 1)), constant_values=math.inf)
@@ -255,10 +254,10 @@ def _driven(
     up, down = 2.0 * ACCELERATION * at_m, 2.0 * BRAKING * at_m
     after = np.minimum.accumulate(square - up, axis=1) + up
     before = np.minimum.accumulate((square + down)[:, ::-1], axis=1)[:, ::-1] - down
-    # Over a long way, little is left of a small number behind its sum with a large one.
+    # Over a long way, small squares lose their precision in sums with large numbers.
     square = np.maximum(np.minimum(after, before), _CRAWL_MPS**2)
     first, last = square[:, :-1], square[:, 1:]
-    # Each step is driven up to a top speed, which is kept, and down again in time.
+    # In each step the vehicle accelerates to a top speed, keeps it, and brakes in time.
     highest = 2.0 * ACCELERATION * BRAKING * steps_m + BRAKING * first + ACCELERATION * last
     top = np.minimum(free_mps, np.sqrt(highest / (ACCELERATION + BRAKING)))
     up_m = (top**2 - first) / (2.0 * ACCELERATION)

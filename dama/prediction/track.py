@@ -1,4 +1,4 @@
-"""What is kept of a terminal's track: a value that can be stored and taken up again."""
+"""The state kept of a terminal's track: a value that can be stored and resumed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dama.prediction.places import Position, distance_m, heading_deg
 from dama.prediction.receiver import Receiver
 from dama.prediction.speed import Pace
 
-# The trail is as long as an approach road, in steps that a bend survives.
+# The trail is as long as an approach road, in steps short enough to show a bend.
 _TRAIL_STEP_M = 25.0
 MAX_TRAIL = 96
-# So long without a fix is a gap.
+# A longer time without a fix is a gap.
 _GAP_MS = 3_000
-# How long a run of fixes a speed is taken from where the receiver gives none.
+# The length of the run of fixes from which speed is computed if the receiver gives none.
 _BASELINE_MS = 10_000
 _MAX_RECENT = 16
 
@@ -41,14 +41,15 @@ class Point:
 class Track:
     """All that a prediction needs to know of the past.
 
-    `trail` holds places 25 m or more apart, and those of stops, the oldest first; `recent` the
-    last seconds' fixes; `standing_since_ms` is None while the vehicle moves; `course_deg` is its
-    last sure direction; `matched` is where the hypotheses were last compared with the map; `driven`
-    are the roads of this drive that are sure, in order, and `sure` is where the last of them was;
-    `stretch` is what was driven of the present one, and `paces` are those of the others, by road;
-    `drift` is how fast the receiver's error wanders, as a part of what is usual; `forecast` is what
-    was expected of the present seconds, and `errors` is how far the last ones were from that;
-    `receiver` is how its fixes follow from one another.
+    - `trail` holds places 25 m or more apart, and those of stops, the oldest first; `recent` the
+      last seconds' fixes.
+    - `standing_since_ms` is None while the vehicle moves; `course_deg` is its last sure direction.
+    - `matched` is where the hypotheses were last matched to the map.
+    - `driven` are the sure roads of this drive, in order; `sure` is where the last was matched.
+    - `stretch` is the time driven on the present road; `paces` are those of the others, by road.
+    - `drift` is how fast the receiver's error wanders, as a part of the usual.
+    - `forecast` is the forecast of the present seconds; `errors` are the errors of earlier ones.
+    - `receiver` is how its fixes follow from one another.
     """
 
     last: Fix | None = None
@@ -71,7 +72,8 @@ class Track:
     def trail_with(self, fix: Fix, *, standing: bool) -> tuple[Point, ...]:
         """Return the trail after a further fix.
 
-        Where a stop or a loss of fix began and ended is kept too: losses of link are judged by it.
+        The begin and end of each stop and loss of fix are kept too: losses of link are judged by
+        them.
         """
         trail, last = self.trail, self.last
         stopped_or_left = standing != (self.standing_since_ms is not None)

@@ -1,7 +1,7 @@
 """Turn restrictions of OpenStreetMap: which way may not follow which.
 
-At a junction, or at the end of ways that were entered from a certain one: a car may drive over a
-bridge, but who comes from the slip road may not turn left behind it.
+A restriction applies at a junction, or at the end of one or more ways that were entered from a
+certain way: for example, cars that came onto a bridge by a slip road may not turn left behind it.
 
 https://wiki.openstreetmap.org/wiki/Relation:restriction
 """
@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-# Rules that hold for all vehicles, or for cars in particular.
+# The tags of restrictions for all vehicles, or for cars in particular.
 _KEYS = ("restriction", "restriction:motorcar")
-# Whoever is excepted by one of these is a car, too.
+# An exception of one of these applies to cars.
 _CARS = frozenset({"motorcar", "motor_vehicle", "vehicle"})
-# A relation has three members; those that forbid an entry or an exit have some more. What has more
-# than this is no junction.
+# A relation has three members, or some more if it forbids an entry or an exit. One with more than
+# this does not describe a junction.
 _MOST_MEMBERS = 50
 
 
@@ -32,7 +32,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TurnRestriction:
-    """From one of these ways, at this node, one may not go on to those ways; or `only` to them."""
+    """No vehicle may turn from these ways at this node to those; with `only`, to no others."""
 
     from_ways: tuple[int, ...]
     via_node: int
@@ -42,7 +42,7 @@ class TurnRestriction:
 
 @dataclass(frozen=True, slots=True)
 class WayRestriction:
-    """From one of these ways, over the others in order, one may not go on to those; or `only`."""
+    """No vehicle may go from these ways over `via_ways` to those; with `only`, to no others."""
 
     from_ways: tuple[int, ...]
     via_ways: tuple[int, ...]
@@ -54,10 +54,10 @@ Restriction: TypeAlias = TurnRestriction | WayRestriction
 
 
 def turn_restriction(tags: Mapping[str, str], members: Sequence[Member]) -> Restriction | None:
-    """Return what a relation forbids to a car, None where that is nothing.
+    """Return what a relation forbids to a car, None if it forbids nothing.
 
-    Restrictions at certain hours and those of other vehicles are none. The ways that it goes by are
-    taken in the order in which they are named.
+    Restrictions at certain hours and for other vehicles are ignored. The ways between are taken in
+    the order in which the relation names them.
     """
     rule = next((tags[key] for key in _KEYS if key in tags), "")
     excepted = {kind.strip() for kind in tags.get("except", "").split(";")}
@@ -83,7 +83,7 @@ def turn_restriction(tags: Mapping[str, str], members: Sequence[Member]) -> Rest
 
 
 class Turns:
-    """Which ways may follow which, by what is restricted."""
+    """Which ways may follow which, by the restrictions at junctions."""
 
     def __init__(self, restrictions: Iterable[TurnRestriction] = ()) -> None:
         self._forbidden: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
@@ -94,10 +94,10 @@ class Turns:
                 kept[way, one.via_node].update(one.to_ways)
 
     def allow(self, from_way: int, via_node: int, to_way: int) -> bool:
-        """Tell whether one may go on from a way to another one at a node.
+        """Tell whether a vehicle may go on from a way to another at a node.
 
-        To go on along the same way is always allowed: what names one way twice is about turning
-        round.
+        Going on along the same way is always allowed: a restriction that names one way twice is
+        about turning round.
         """
         key = from_way, via_node
         if from_way == to_way and to_way in self._forbidden.get(key, ()):
@@ -108,7 +108,10 @@ class Turns:
 
 
 class Trail(NamedTuple):
-    """What whoever came this way has still to obey: behind so many more ways, no turn, or only."""
+    """A way restriction that a vehicle has begun: the ways still to come, and the turn after them.
+
+    That turn is forbidden; with `only`, every other one is.
+    """
 
     over: tuple[int, ...]
     to_ways: tuple[int, ...]
@@ -122,8 +125,8 @@ NO_TRAILS: Trails = frozenset()
 class WayTurns:
     """Which ways may follow, by restrictions that go by way of other ways.
 
-    What a vehicle may do depends on where it came from: its trails, which each way that it takes
-    begins, goes on with or ends.
+    Where a vehicle may turn depends on where it came from. That is its trails; each way that it
+    takes begins, continues or ends some.
     """
 
     def __init__(self, restrictions: Iterable[WayRestriction] = ()) -> None:
@@ -135,7 +138,7 @@ class WayTurns:
         self.from_ways = frozenset(way for way, _ in self._begun)
 
     def after(self, trails: Trails, from_way: int, to_way: int) -> Trails:
-        """Return the trails of a vehicle that goes on from a way to another one, or along it."""
+        """Return the trails of a vehicle that goes on from a way to another, or along it."""
         if from_way == to_way or not self._begun:
             return trails
         gone_on = {
@@ -145,7 +148,7 @@ class WayTurns:
 
 
 def obeys(trails: Trails, from_way: int, to_way: int, choices: Collection[int]) -> bool:
-    """Tell whether one may go on from a way to one of the ways that there are to choose from."""
+    """Tell whether trails allow the turn from a way to another; `choices` are all ways ahead."""
     for trail in trails:
         if trail.over or from_way == to_way:
             continue
