@@ -121,8 +121,9 @@ class Blockage:
         entry_ms: UTC, ms since the Unix epoch, at the terminal's antenna.
         exit_ms: the same; the first ms with line of sight again.
         confidence: 0 to 1, the probability that it comes.
-        is_lent_for: whether the terminal may borrow for it. If not, its rates before the blockage
-            do not change, and the share that it leaves to others meanwhile is repaid afterwards.
+        is_lent_for: whether the terminal may borrow for it. If not, it gets no more before the
+            blockage than it would without it, and the share that it leaves to others during the
+            blockage is repaid afterwards.
     """
 
     terminal: str

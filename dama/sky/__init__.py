@@ -1,4 +1,4 @@
-"""What hides a geostationary satellite from the roads: shadows of all that stands beside them."""
+"""Where a geostationary satellite is hidden from roads: shadows of the objects beside them."""
 
 from dama.sky.antenna import AntennaMask
 from dama.sky.errors import SkyError

@@ -1,4 +1,4 @@
-"""What a vehicle's own antenna cannot see."""
+"""The part of the sky that a vehicle's antenna cannot see."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MOST_POINTS = 360
 class AntennaMask:
     """The least elevation at which an antenna sees, by azimuth.
 
-    `points` are pairs of azimuth, in degrees from the vehicle's nose clockwise, and least elevation
-    in degrees; between them it is linear. One pair is the same all around. `height_m` is that of
-    the antenna above the road.
+    `points` are pairs of azimuth, in degrees clockwise from the vehicle's nose, and least elevation
+    in degrees; between them it is linear. A single pair holds all around. `height_m` is the height
+    of the antenna above the road.
     """
 
     points: tuple[tuple[float, float], ...] = ((0.0, 5.0),)

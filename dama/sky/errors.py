@@ -1,5 +1,5 @@
-"""What is wrong with what was asked."""
+"""The error for impossible inputs."""
 
 
 class SkyError(ValueError):
-    """A satellite, antenna, obstacle, lane or height grid that cannot be; the message says why."""
+    """An impossible satellite, antenna, obstacle, lane or height grid; the message says why."""

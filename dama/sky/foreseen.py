@@ -17,28 +17,29 @@ from dama.sky.masks import Masks
 from dama.sky.roads import lane_ids
 from dama.sky.satellite import Floats
 
-# What is less probable is not told: half is what plans are made for.
+# Less probable shadows are not reported: plans are made for blockages of at least half.
 LEAST = 0.5
-# Shorter stretches pass within a fraction of a second; between two so near nothing gets through.
+# A vehicle passes a shorter stretch in a fraction of a second; a shorter gap between two stretches
+# is too brief to send in.
 MIN_LENGTH_M = 5.0
 _GAP_M = 8.0
-# Short blockages matter to those who are near: roads are followed back half as far as to tunnels.
+# Short blockages matter only to near vehicles: roads are followed back half as far as for tunnels.
 _REACH_M, _REACH_S = 700.0, 45.0
-# A town in the shade of a mountain is several obstructions, each of so many edges at most.
+# The most edges of one obstruction: a town in the shade of a mountain becomes several.
 _MOST_EDGES = 1_000
 
 
 def cut_shaded(network: Network, masks: Sequence[Masks], *, left_hand: bool = False) -> int:
     """Cut the edges of a network where satellites are hidden; return the number of stretches.
 
-    All satellites' shadows cut the same network, so that their roads are the same pieces. Of the
-    two sides of a one-way road the mean counts: nobody knows in which lane one drives.
-    `left_hand` is as the lanes were made.
+    All satellites' shadows cut the same network, so that their roads are the same pieces. For a
+    one-way road the mean of its two sides counts: the lane of a vehicle is unknown. `left_hand` is
+    the same as for the lanes.
     """
     count = 0
     for edge in list(network.edges.values()):
         if is_covered(edge.way.tags):
-            # It is an obstruction of its own.
+            # A covered way is an obstruction of its own.
             continue
         lanes = lane_ids(network, edge, left_hand=left_hand)
         found = {
@@ -55,7 +56,7 @@ def cut_shaded(network: Network, masks: Sequence[Masks], *, left_hand: bool = Fa
 def _pieces(
     found: Mapping[str, Sequence[tuple[float, float, float]]],
 ) -> list[tuple[float, float, tuple[tuple[str, float], ...]]]:
-    """Return satellites' stretches of an edge as pieces, each with who is hidden and how probably.
+    """Return satellites' stretches of an edge as pieces, each with the probabilities by satellite.
 
     They are in order and without overlap.
     """
@@ -76,8 +77,8 @@ def _pieces(
 def stretches(blocked: Floats) -> list[tuple[float, float, float]]:
     """Return the stretches that are more probably blocked than not.
 
-    `blocked` has a probability for each metre. With each stretch: from where to where in metres,
-    and the mean probability. Short gaps are part of it.
+    `blocked` has a probability for each metre. Each stretch has its begin and end in metres, and
+    the mean probability. Short gaps are included.
     """
     padded = np.concatenate(([False], blocked >= LEAST, [False]))
     begins, ends = (
@@ -93,15 +94,15 @@ def stretches(blocked: Floats) -> list[tuple[float, float, float]]:
     return [
         (float(begin), float(end), float(blocked[begin:end].mean()))
         for begin, end in found
-        # At the end of an edge it may go on behind the junction.
+        # A short stretch at an end of the edge may continue beyond the junction.
         if end - begin >= MIN_LENGTH_M or begin == 0 or end == len(blocked)
     ]
 
 
 def shadows_of(network: Network, satellite: str) -> list[Obstruction]:
-    """Return what hides a satellite on a network as obstructions, with the roads that lead there.
+    """Return a satellite's shadows on a network as obstructions, with the roads that lead there.
 
-    Shaded edges that touch are one obstruction, as sure as they are on the mean of their metres.
+    Shaded edges that touch are one obstruction; its certainty is the mean over their metres.
     Each road is kept with the first of the obstructions that need it, so that a town full of
     shadows is stored once, not once for each of them.
     """
@@ -131,7 +132,7 @@ def shadows_of(network: Network, satellite: str) -> list[Obstruction]:
             onward=network.onward_within(edge, owners),
         )
         if not shelves[name].put(road):
-            # Which obstruction a road is kept with does not matter.
+            # A road may be kept with any obstruction.
             while more is not None and not more.put(road):
                 more = next(spare, None)
     return [

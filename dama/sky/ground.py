@@ -23,12 +23,12 @@ def metres_per_degree(lat: Floats) -> tuple[Floats, Floats]:
 
 
 def unwrapped(lon: Floats, around: float) -> Floats:
-    """Return longitudes within 180 degrees of one, so that the 180th meridian is no border."""
+    """Return longitudes within 180 degrees of `around`, so that the 180th meridian is no border."""
     return around + (lon - around + 540.0) % 360.0 - 180.0
 
 
 def middle_lon(lines: Sequence[Line]) -> float:
-    """Return the longitude that those of all lines are unwrapped around: the first one."""
+    """Return the longitude around which those of all lines are unwrapped: the first one."""
     return lines[0][0][0] if lines else 0.0
 
 

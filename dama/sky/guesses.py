@@ -1,10 +1,10 @@
-"""What the heights that a map has say of the buildings whose height it has not.
+"""Estimates of missing building heights, from the heights that the map has.
 
-Buildings of like use and like ground plan, near each other, are of like height; houses of one
-series have the same plan and the same height. So a building
-without a height is believed to have one of those, each weighed by how like it is, mixed with what
-such buildings have elsewhere. How much nearness, ground and use tell differs from town to town; it
-is fitted so that each known height would have been guessed best from the others.
+Near buildings of similar use and ground plan have similar heights; houses of one series have the
+same plan and the same height. So the height of a building without one is a mixture of the known
+heights nearby, weighted by likeness, and of the usual height of such buildings elsewhere. How much
+nearness, ground plan and use tell differs from town to town. It is fitted so that each known height
+is estimated best from the others.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from dama.sky.lanes import Integers
 from dama.sky.obstacles import Obstacle
 from dama.sky.satellite import Floats
 
-# The known ones that each building is compared with: so near, the nearest so many.
+# Each building is compared with known ones within a reach of these bounds, at most this many.
 _REACH_M, _LEAST_REACH_M, _COMPARED = 1_500.0, 150.0, 40
-# Buildings that are looked at together: bounds the memory.
+# Buildings that are processed together: bounds the memory.
 _AT_ONCE = 256
-# Known heights that the fit looks at, at most: its cost is the square of them.
+# The most known heights used in the fit, whose cost grows with their square.
 _FITTED = 400
-# Fewer known heights than this teach nothing of how alike buildings are.
+# Fewer known heights than this are too few to fit the likeness.
 _FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """A building's use and ground, and how high it is: by its kind, and by its tags if they say.
+    """A building's use, ground plan and height: usual for its kind, and known by its tags or None.
 
     `number` is its place among the obstacles.
     """
@@ -53,9 +53,10 @@ class Footprint:
 class _Likeness:
     """How much two buildings are alike.
 
-    Likeness halves at `near_m` metres, halves again where size and outline differ by `ground`, as
-    the logarithm of a factor, and is `other_use` where the use differs. The usual height counts as
-    much as `usual` buildings that are quite alike. `differs` is the least spread between two such.
+    Likeness halves at `near_m` metres, halves again where size and outline differ by `ground` (the
+    logarithm of a factor), and is multiplied by `other_use` where the use differs. The usual height
+    counts as much as `usual` buildings of full likeness. `differs` is the least spread of a known
+    height.
     """
 
     near_m: float = 120.0
@@ -83,7 +84,7 @@ _CHOICES = [
 
 
 class _Known:
-    """Buildings as arrays: middles in metres, logarithms of their size, uses, and beliefs."""
+    """Buildings as arrays: middles in metres, logarithms of size, uses, and known heights."""
 
     def __init__(
         self, footprints: Sequence[Footprint], around: float, scale: Floats, uses: dict[str, int]
@@ -95,14 +96,14 @@ class _Known:
         self.known = [one.known for one in footprints if one.known is not None]
 
     def rows(self, differs: float) -> Floats:
-        """Return the survival functions of heights like the known ones."""
+        """Return the survival functions of the known heights, with at least this spread."""
         return np.array(
             [replace(one, spread=max(one.spread, differs)).survival() for one in self.known]
         )
 
 
 def guess(obstacles: list[Obstacle], heights: Heights, footprints: Sequence[Footprint]) -> None:
-    """Give each building whose height is not known a mixture of those that are.
+    """Give each building of unknown height a mixture of the known heights.
 
     The obstacles are replaced in their places.
     """
@@ -132,7 +133,7 @@ def guess(obstacles: list[Obstacle], heights: Heights, footprints: Sequence[Foot
 
 
 def _shift(known: Sequence[Footprint]) -> float:
-    """Return by what factor buildings are higher here than is usual, as a logarithm."""
+    """Return the logarithm of the factor by which buildings here are higher than usual."""
     off = [math.log(one.known.median_m / one.usual.median_m) for one in known if one.known]
     return math.fsum(off) / (len(off) + _FEW)
 
@@ -142,7 +143,7 @@ def _moved(usual: Belief, shift: float) -> Belief:
 
 
 def _fitted(known: _Known, usual: Sequence[Belief]) -> _Likeness:
-    """Return the likeness by which each known height is guessed best from all others."""
+    """Return the likeness by which each known height is estimated best from the others."""
     some = np.linspace(0, len(usual) - 1, min(len(usual), _FITTED)).astype(np.int64)
     places, ground, use = known.places[some], known.ground[some], known.use[some]
     away = np.hypot(*(places[:, None, :] - places[None, :, :]).transpose(2, 0, 1))
@@ -168,7 +169,7 @@ def _fitted(known: _Known, usual: Sequence[Belief]) -> _Likeness:
 
 
 def _density(belief: Belief, log_m: float) -> float:
-    """Return a belief's density at the logarithm of a height, up to a factor all of them share."""
+    """Return a belief's density at the logarithm of a height, up to a constant factor."""
     off = (log_m - math.log(belief.median_m)) / belief.spread
     return math.exp(-0.5 * off**2) / belief.spread
 
@@ -180,7 +181,7 @@ def _measured(
     counts = [len(one.ring) for one in footprints]
     places = np.array([place for one in footprints for place in one.ring], dtype=np.float64)
     places[:, 0] = unwrapped(places[:, 0], around)
-    # Shapes are compared: metres need to be right within a town only.
+    # Only near buildings are compared, so metres need to be right within a town only.
     places *= scale
     of = np.repeat(np.arange(len(counts)), counts)
     rings = shapely.polygons(shapely.linearrings(places, indices=of))
@@ -193,7 +194,7 @@ def _measured(
 def _nearest(known: Floats, asked: Floats) -> Iterator[tuple[int, Integers, Floats]]:
     """Yield, for each place, the nearest known ones and how many metres away they are."""
     tree = shapely.STRtree(shapely.points(known))
-    # The known ones within the reach are all looked at: the denser they are, the shorter it is.
+    # All known ones within the reach are compared, so it is shorter where they are denser.
     area = max(float(np.prod(np.ptp(known, axis=0))), 1.0)
     reach = math.sqrt(4 * _COMPARED * area / (math.pi * len(known)))
     reach = min(max(reach, _LEAST_REACH_M), _REACH_M)

@@ -1,4 +1,4 @@
-"""How high something is: what is believed, as a distribution."""
+"""The height of something, as a distribution of what is believed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from dama.sky.errors import SkyError
 from dama.sky.satellite import Floats
 
-# Above it nothing is believed to stand: the highest building on Earth has 828 m.
+# No height above this is believed: the highest building on Earth has 828 m.
 MAX_HEIGHT_M = 900.0
 _LEAST_M = 0.25
-# Beliefs are kept at these heights, each 4 % above the one before.
+# Distributions are sampled at these heights, each 4 % above the one before.
 _STEP = 0.04
 _LOGS = np.arange(math.log(_LEAST_M), math.log(MAX_HEIGHT_M) + _STEP, _STEP)
-# What is exceeded with less probability casts no shadow that is worth the work.
+# The shadow of a height that is exceeded with less probability is not worth computing.
 _NEGLIGIBLE = 0.005
 _MOST_SPREAD = 2.0
 
@@ -35,13 +35,13 @@ class Belief:
             raise SkyError(f"a spread of {self.spread} is not in (0, {_MOST_SPREAD:.0f}]")
 
     def survival(self) -> Floats:
-        """Return the probabilities of being higher than each of the heights that are kept."""
+        """Return the probabilities of exceeding each of the sampled heights."""
         deviations = (_LOGS - math.log(self.median_m)) / (self.spread * math.sqrt(2.0))
         return np.array([0.5 * math.erfc(one) for one in deviations.tolist()])
 
 
 class Heights:
-    """Distributions of heights, each known by its number; equal beliefs share one."""
+    """Distributions of heights, by number; equal beliefs share one."""
 
     def __init__(self) -> None:
         self._rows: list[Floats] = []
@@ -58,8 +58,8 @@ class Heights:
     def add_mixture(self, parts: Floats, weights: Floats) -> int:
         """Return the number of a new mixture.
 
-        `parts` has the survival functions of what is mixed, shape (n, heights), `weights` what each
-        counts, shape (n,).
+        `parts` has the survival functions to mix, shape (n, heights), `weights` their weights,
+        shape (n,).
         """
         whole = float(weights.sum())
         if not whole > 0.0:
@@ -77,7 +77,7 @@ class Heights:
         return self._table
 
     def greatest_m(self, numbers: np.typing.NDArray[np.int64]) -> Floats:
-        """Return the heights that are exceeded with negligible probability only."""
+        """Return the heights that are exceeded only with negligible probability."""
         table = self._ready()
         if self._greatest is None:
             above = (table > _NEGLIGIBLE).sum(axis=1)
@@ -87,7 +87,7 @@ class Heights:
     def higher_than(self, numbers: np.typing.NDArray[np.int64], height_m: Floats) -> Floats:
         """Return the probabilities that heights exceed others, one for one.
 
-        Below the least height that is kept it is 1, as at the ground.
+        Below the least sampled height it is 1, as at the ground.
         """
         table = self._ready()
         place = (np.log(np.maximum(height_m, _LEAST_M)) - _LOGS[0]) / _STEP

@@ -1,4 +1,4 @@
-"""The lanes of roads, measured in metres, each metre a place from which the sky is looked at."""
+"""The lanes of roads; for each metre of them the view of the sky is computed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dama.sky.satellite import Floats
 
 Integers = npt.NDArray[np.int64]
 
-# Pieces of a straight road are no longer, so that each is near to what may shade it.
+# The longest piece of a straight road, so that each is near to the obstacles that may shade it.
 _PIECE_M = 200.0
-# What one call may look at: as many metres, some 8 bytes each and as much again while it works.
+# The most metres of one call; each takes some 8 bytes, and as much again during the computation.
 MAX_METRES = 200_000_000
 
 
@@ -26,10 +26,10 @@ MAX_METRES = 200_000_000
 class Lane:
     """A side of a road in one direction of driving.
 
-    `line` is the road's middle in the direction of driving, `offset_m` how far to the right of it
-    the lane is. `clear_m` is how far from the road's middle trees begin. `covered` says that the
-    map has a roof over all of it. `ends` are the ids of the junctions at its ends: a bridge that
-    begins there does not pass over it.
+    `line` is the road's middle in the direction of driving, `offset_m` the distance of the lane to
+    the right of it. `clear_m` is the distance from the road's middle at which trees begin.
+    `covered` says that the map has a roof over all of it. `ends` are the ids of the junctions at
+    its ends: a bridge that begins there does not pass over it.
     """
 
     id: str
@@ -50,7 +50,7 @@ class Samples:
     """All metres of some lanes, as arrays.
 
     A *piece* is a straight part of a lane; a *sample* is the middle of a metre, so that sample k of
-    a lane is k + 0.5 m from its beginning. The last one stands for what is left of a metre.
+    a lane is k + 0.5 m from its beginning. The last one stands for the rest of a metre.
     """
 
     def __init__(self, lanes: Sequence[Lane], around: float) -> None:
@@ -62,7 +62,7 @@ class Samples:
         owner = np.repeat(np.arange(len(lanes)), counts)
         same = owner[1:] == owner[:-1]
         begin, end, lane = places[:-1][same], places[1:][same], owner[:-1][same]
-        # A road over the far side of the unwrapped map goes the short way.
+        # A road that crosses the border of the unwrapped map goes the short way.
         end[:, 0] = begin[:, 0] + (end[:, 0] - begin[:, 0] + 540.0) % 360.0 - 180.0
         east_m, north_m = metres_per_degree((begin[:, 1] + end[:, 1]) / 2.0)
         dx, dy = (end[:, 0] - begin[:, 0]) * east_m, (end[:, 1] - begin[:, 1]) * north_m
@@ -106,10 +106,10 @@ class Samples:
     def within(self, piece: Integers, from_m: Floats, to_m: Floats) -> tuple[Integers, Integers]:
         """Return the samples of each piece from one distance along its lane to another.
 
-        As pairs: the index of the row given, and the sample's number among all.
+        The result is two arrays: the index of the given row, and the sample's number among all.
         """
         count = self.counts[self.lane[piece]]
-        # Each sample is of one piece; the last one of a lane may be less than half a metre.
+        # Each sample belongs to one piece; the last of a lane may stand for under half a metre.
         last = self.to_m[piece] >= self.lengths[self.lane[piece]] - 1e-9
         low = np.ceil(np.maximum(from_m, self.from_m[piece]) - 0.5).astype(np.int64)
         high = np.ceil(np.minimum(to_m, self.to_m[piece]) - 0.5).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What is told of each lane: intervals in which the sky is clear, blocked, or that is not sure."""
+"""The result for each lane: intervals in which the sky is clear, blocked or unsure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dama.prediction.places import Course, Line
 from dama.sky.lanes import Integers, Lane, Samples
 from dama.sky.satellite import Floats, Satellite
 
-# Probabilities in one interval lie between two of these; outside the first and last it is sure.
+# Probabilities in one interval lie between two of these; beyond the first and last they are sure.
 BOUNDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 class State(StrEnum):
-    """What is told of a place."""
+    """Whether a place is blocked."""
 
     CLEAR = "clear"
     BLOCKED = "blocked"
@@ -86,6 +86,6 @@ class Masks:
         return self._samples.lanes
 
     def line_of(self, lane_id: str, interval: Interval) -> Line:
-        """Return the part of the road's middle that an interval is of."""
+        """Return the part of the road's middle that belongs to an interval."""
         course = Course(self._samples.lanes[self._lanes[lane_id]].line)
         return course.part(interval.from_m, interval.to_m)

@@ -1,4 +1,4 @@
-"""What stands between a road and a satellite."""
+"""Obstacles between roads and a satellite."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from dama.sky.satellite import Floats
 class Obstacle:
     """Something that hides the sky behind it.
 
-    `lines` are the rings of an area, the outer one first, each closed; or one line: a wall or row
-    of trees, or, overhead, the axis of what is `width_m` wide. `height` is the number of its
-    distribution of heights above the ground, `opacity` the probability that it blocks when it is in
-    the way. What is overhead stands on nothing: `height` is then that of its underside, and
-    `thickness_m` says how much more of it there is. `is_vegetation` says that roads are cut free
-    of it. What is overhead covers roads of lower layers, but for those that meet it at `ends`.
+    - `lines` are the rings of an area, the outer one first, each closed; or one line: a wall, a row
+      of trees, or the axis of an overhead obstacle that is `width_m` wide.
+    - `height` is the number of its distribution of heights above the ground, `opacity` the
+      probability that it blocks when it is in the way.
+    - An overhead obstacle does not stand on the ground: its `height` is that of its underside, and
+      `thickness_m` is its thickness above that. It covers roads of lower layers, except those that
+      meet it at `ends`.
+    - `is_vegetation` says that it is cut back beside roads.
     """
 
     id: str
@@ -54,7 +56,7 @@ class Obstacle:
 
 
 class Walls:
-    """The walls of what stands on the ground, as arrays: ends in degrees, and whose they are."""
+    """The walls of obstacles on the ground, as arrays: ends in degrees, and their owners."""
 
     def __init__(self, obstacles: Sequence[Obstacle], around: float) -> None:
         standing = [(n, one) for n, one in enumerate(obstacles) if not one.is_overhead]
@@ -98,7 +100,7 @@ def areas(
 
 
 class Slabs:
-    """What is overhead, as quadrangles: corners in degrees, shape (n, 4, 2), and whose they are."""
+    """Overhead obstacles as quadrangles: corners in degrees, shape (n, 4, 2), and their owners."""
 
     def __init__(self, obstacles: Sequence[Obstacle], around: float) -> None:
         corners: list[Floats] = []
@@ -119,7 +121,7 @@ def _quadrangles(obstacle: Obstacle, around: float) -> list[Floats]:
     scale = np.stack(metres_per_degree(line[:1, 1]), axis=1)
     metres = (line - line[0]) * scale
     if obstacle.is_area:
-        # Roofs are small and mostly rectangular: the least rectangle around one does for it.
+        # Roofs are small and mostly rectangular: the least rectangle around one is good enough.
         around_it = shapely.oriented_envelope(shapely.Polygon(metres))
         if around_it.geom_type != "Polygon":
             return []

@@ -9,7 +9,7 @@ import shapely
 
 from dama.prediction.places import Line
 
-# Where parts make up this much of a building's ground, the whole says nothing more.
+# If parts make up this much of a building's ground, the whole is left out.
 _COVERED = 0.7
 
 

@@ -12,10 +12,10 @@ SIDES = ("left", "right")
 
 
 def lanes_of(network: Network, *, left_hand: bool = False) -> list[Lane]:
-    """Return the lanes of all edges: what is driven, a quarter of the carriageway off its middle.
+    """Return the lanes of all edges, each a quarter of the carriageway's width off its middle.
 
-    A road for both directions has one side of it in each, the right one unless traffic is
-    `left_hand`; a one-way road has both in its direction. Their ids are `lane_ids`.
+    A road for both directions has one lane in each, on the right unless traffic is `left_hand`; a
+    one-way road has two, one on each side. Their ids are `lane_ids`.
     """
     made = []
     for edge in network.edges.values():
@@ -41,7 +41,7 @@ def lanes_of(network: Network, *, left_hand: bool = False) -> list[Lane]:
 def lane_ids(network: Network, edge: Edge, *, left_hand: bool = False) -> tuple[str, ...]:
     """Return the ids of an edge's lanes: its own, and the side.
 
-    Edges that differ by where one came from have the same lanes.
+    Edges that differ only in the way by which vehicles came have the same lanes.
     """
     both = any(back.is_reverse_of(edge) for back in network.leaving.get(edge.ends, ()))
     sides = SIDES if not both else (SIDES[0 if left_hand else 1],)

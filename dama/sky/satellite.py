@@ -36,8 +36,9 @@ class Satellite:
 def look_angles(satellite: Satellite, lon: Floats, lat: Floats) -> tuple[Floats, Floats]:
     """Return azimuth, from true north, and elevation in degrees, from places on the ellipsoid.
 
-    Both are of the straight line; refraction, 0.03° at an elevation of 25°, is left out. A negative
-    elevation is that of a satellite below the horizon. `lon` and `lat` are degrees, of one shape.
+    Both are those of the straight line, without refraction (0.03° at an elevation of 25°). The
+    elevation is negative if the satellite is below the horizon. `lon` and `lat` are in degrees, of
+    the same shape.
     """
     east, north = np.radians(satellite.longitude_deg - lon), np.radians(lat)
     sin, cos = np.sin(north), np.cos(north)

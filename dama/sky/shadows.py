@@ -1,11 +1,11 @@
 """The shadows that obstacles cast along lanes, away from a satellite.
 
-A satellite stands in the same direction from everywhere around an obstacle. So each of its walls
-has a shadow that is a parallelogram on the ground: the wall, moved away from the satellite by the
-length of its highest height's shadow. An index finds the lanes that cross it. There the height
-from which on the wall blocks is linear along the lane, and its distribution of heights gives the
-probability, metre by metre. Of one obstacle's walls the one that blocks most counts; obstacles are
-taken to be independent.
+From everywhere around an obstacle, a satellite stands in the same direction. So the shadow of each
+of its walls is a parallelogram on the ground: the wall, moved away from the satellite by the length
+of the shadow of its greatest height. An index finds the lanes that cross it. The least height at
+which the wall blocks is linear along the lane, and the wall's distribution of heights gives the
+probability for each metre. Of one obstacle's walls, the one that blocks most counts; obstacles are
+treated as independent.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from dama.sky.obstacles import Obstacle, Slabs, Walls, areas
 from dama.sky.satellite import Floats, Satellite, look_angles
 from dama.sky.terrain import HeightGrid
 
-# Below this elevation nothing is seen, whatever the antenna's mask says.
+# Below this elevation a satellite counts as hidden, whatever the antenna's mask says.
 LEAST_ELEVATION_DEG = 1.0
-# No shadow is followed further.
+# The longest shadow that is computed.
 _LONGEST_M = 5_000.0
-# Walls that are looked at together: bounds the memory.
+# Walls that are processed together: bounds the memory.
 _AT_ONCE = 20_000
-# Terrain is looked at from each so many metres of a lane.
+# The distance along a lane between the places from which terrain is computed.
 _TERRAIN_EVERY_M = 10
-# A base that stands higher than the road lengthens the shadow; by no more than this.
+# The most by which the ground at an obstacle counts as higher than the road: it lengthens shadows.
 _MOST_RISE_M = 50.0
 # Blocked for certain, as a logarithm of the probability of being clear.
 _CERTAIN = -50.0
@@ -49,10 +49,11 @@ def shade(
     antenna: AntennaMask | None = None,
     terrain: HeightGrid | None = None,
 ) -> Masks:
-    """Return where a satellite is hidden from lanes, and how surely.
+    """Return where a satellite is hidden from lanes, and how probably.
 
-    Where it is below the horizon, or below the antenna's least elevation, a lane is blocked. Raises
-    `SkyError` if that is so of all of them: then the satellite is the wrong one.
+    A lane is blocked where the satellite is below the horizon, or below the antenna's least
+    elevation. Raises `SkyError` if it is below the horizon from all of them: then it is the wrong
+    satellite.
     """
     around = middle_lon([lane.line for lane in lanes])
     samples = Samples(lanes, around)
@@ -68,7 +69,7 @@ def shade(
 
 @dataclass
 class _Work:
-    """What is known while it is worked out."""
+    """The state of the computation."""
 
     samples: Samples
     obstacles: Sequence[Obstacle]
@@ -88,7 +89,7 @@ class _Work:
         self.is_green = np.array([one.is_vegetation for one in self.obstacles], dtype=np.bool_)
 
     def see_antenna(self) -> None:
-        """Block what is below the horizon, or hidden by the vehicle itself."""
+        """Block samples where the satellite is below the horizon or hidden by the vehicle."""
         samples = self.samples
         middle = (samples.begin + samples.end) / 2.0
         azimuth, elevation = look_angles(self.satellite, middle[:, 0], middle[:, 1])
@@ -103,12 +104,12 @@ class _Work:
         self.clear[sample] = _CERTAIN
 
     def see_covers(self) -> None:
-        """Block lanes in tunnels and under roofs that the map has."""
+        """Block lanes that the map shows in tunnels or under roofs."""
         covered = np.array([lane.covered for lane in self.samples.lanes], dtype=np.bool_)
         self.clear[np.repeat(covered, self.samples.counts)] = _CERTAIN
 
     def see_walls(self) -> None:
-        """Add the shadows of what stands on the ground."""
+        """Add the shadows of obstacles that stand on the ground."""
         walls = Walls(self.obstacles, self.around)
         for part in walls.chunks(_AT_ONCE):
             begin, end, owner = walls.begin[part], walls.end[part], walls.owner[part]
@@ -142,7 +143,7 @@ class _Work:
         ahead, aside = view.metres(end)
         ahead_1, aside_1 = view.metres(samples.begin[piece])
         ahead_2, aside_2 = view.metres(samples.end[piece])
-        # Along the piece, from 0 to 1: where it is behind the wall, and how far behind it.
+        # The parts of the piece, from 0 to 1, that lie behind the wall and within its reach.
         part_low, part_high = _between(
             aside_1, aside_2, np.minimum(aside, 0.0), np.maximum(aside, 0.0)
         )
@@ -155,7 +156,7 @@ class _Work:
         row, sample = samples.within(piece, from_m + low * length, from_m + high * length)
         part = samples.part(piece[row], sample)
         distance = np.maximum(away_1[row] + (away_2 - away_1)[row] * part, 0.0)
-        # A road is cut free of trees on both sides.
+        # Trees are cut back on both sides of a road.
         across = np.abs(np.sin(np.radians(view.azimuth - samples.heading[piece])))
         free = samples.clear_m[samples.lane[piece]] / np.maximum(across, 0.05)
         green = self.is_green[owner]
@@ -176,7 +177,7 @@ class _Work:
         return np.clip(np.nan_to_num(rise, nan=0.0), -_MOST_RISE_M, _MOST_RISE_M)
 
     def see_areas(self) -> None:
-        """Add what surrounds a lane: a forest, or a house that is drawn over the road."""
+        """Add areas that contain a part of a lane: a forest, or a house drawn over the road."""
         chosen, polygons = areas(self.obstacles, self.around)
         if not len(chosen):
             return
@@ -201,7 +202,7 @@ class _Work:
         self._add(owner[up], sample[up], chance[up])
 
     def see_slabs(self) -> None:
-        """Add what is overhead: bridges, gantries, roofs."""
+        """Add overhead obstacles: bridges, gantries, roofs."""
         slabs = Slabs(self.obstacles, self.around)
         if not len(slabs.owner):
             return
@@ -237,7 +238,7 @@ class _Work:
         return np.asarray((layer[owner] > self.samples.layer[lane]) & ~meets, dtype=np.bool_)
 
     def see_terrain(self) -> None:
-        """Add what mountains hide."""
+        """Add the shadows of mountains."""
         if self.terrain is None:
             return
         samples = self.samples
@@ -254,7 +255,7 @@ class _Work:
         )
         found = np.zeros(samples.total)
         found[sample[looked]] = hidden
-        # Each stands for the metres that follow it on its lane.
+        # Each result stands for the metres that follow on its lane.
         each = np.arange(samples.total) - np.repeat(samples.first, samples.counts)
         self._add_all(found[np.arange(samples.total) - each % _TERRAIN_EVERY_M])
 
@@ -265,7 +266,7 @@ class _Work:
         owner, sample, found = owner[kept], sample[kept], found[kept]
         order = np.lexsort((found, owner, sample))
         owner, sample, found = owner[order], sample[order], found[order]
-        # Of each obstacle at each sample the wall that hides most, which comes first.
+        # For each obstacle and sample only the wall that hides most counts, which comes first.
         first = np.ones(len(owner), dtype=np.bool_)
         first[1:] = (owner[1:] != owner[:-1]) | (sample[1:] != sample[:-1])
         np.add.at(self.clear, sample[first], found[first])
@@ -286,7 +287,7 @@ class _View:
         self.scale: Floats = np.stack(metres_per_degree(origin[:, 1]), axis=1)
 
     def of(self, chosen: Integers) -> _View:
-        """Return those of some rows."""
+        """Return the axes of some rows."""
         some = object.__new__(_View)
         for name, values in vars(self).items():
             setattr(some, name, values[chosen])
@@ -298,18 +299,18 @@ class _View:
         return x * self.sin + y * self.cos, x * self.cos - y * self.sin
 
     def width(self, places: Floats) -> Floats:
-        """Return how wide the way from each origin to a place looks from the satellite."""
+        """Return how wide the line from each origin to a place looks from the satellite."""
         return np.abs(self.metres(places)[1])
 
     def degrees(self, ahead_m: Floats) -> Floats:
-        """Return the differences in degrees to places so far ahead."""
+        """Return the differences in degrees to places this far ahead."""
         return np.stack((ahead_m * self.sin, ahead_m * self.cos), axis=1) / self.scale
 
 
 def _between(first: Floats, last: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return where, from 0 to 1, what goes from one value to another lies between two bounds.
+    """Return from which part to which, 0 to 1, a value moving linearly is between two bounds.
 
-    The first is above the second where that is nowhere.
+    If it is nowhere between them, the first result is above the second.
     """
     step = last - first
     flat = np.abs(step) < 1e-9
@@ -323,15 +324,15 @@ def _between(first: Floats, last: Floats, low: Floats, high: Floats) -> tuple[Fl
 
 
 def _crossing(view: _View, corners: Floats, places: Floats) -> tuple[Floats, Floats]:
-    """Return metres to where lines of sight come over convex quadrangles and leave them again.
+    """Return the metres to where lines of sight enter and leave the space over convex quadrangles.
 
-    Where one misses, or all of it is behind the place, it leaves before it enters.
+    If a line misses, or the quadrangle is behind the place, the exit is before the entry.
     """
     ahead, aside = view.metres(places)
     entry, leave = np.zeros(len(places)), np.full(len(places), np.inf)
     axes = [view.metres(corners[:, n]) for n in range(4)]
     for (ahead_1, aside_1), (ahead_2, aside_2) in zip(axes, axes[1:] + axes[:1], strict=True):
-        # The quadrangles turn clockwise or not: the middle says which side is the inner one.
+        # Quadrangles may be drawn in either sense: the middle tells which side is the inner one.
         inner_ahead = sum(axis[0] for axis in axes) / 4.0
         inner_aside = sum(axis[1] for axis in axes) / 4.0
         across, along = aside_2 - aside_1, ahead_2 - ahead_1

@@ -1,7 +1,7 @@
-"""Obstacles as OpenStreetMap tags them: what they are, and how high by their tags or their kind.
+"""Obstacles as OpenStreetMap tags them: what they are, and their heights by tags or by kind.
 
-Heights are log-normal. The medians and spreads by kind say what such buildings have in European
-towns, no more; where a map has heights, `guesses.py` lets it correct them.
+Heights are log-normal. The medians and spreads by kind are rough ones for European towns; where a
+map has heights, `guesses.py` corrects them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dama.sky.heights import MAX_HEIGHT_M, Belief
 # Metres from one floor to the next, and of the roof above the last one.
 _LEVEL_M, _ROOF_M = 3.1, 1.2
 _MOST_LEVELS = 170
-# Relative error of a height that is tagged, and of one that is reckoned from levels; and the part
-# of a level that the count of them may be wrong by.
+# The relative errors of a tagged height and of one computed from levels; and the error of a count
+# of levels, as a part of a level.
 _TAGGED, _BY_LEVELS, _LEVELS_OFF = 0.05, 0.10, 0.4
 _NUMBER = re.compile(r"\s*(-?\d{1,6}(?:[.,]\d{1,3})?)\s*(m|ft|')?\s*")
 _FOOT_M = 0.3048
@@ -58,12 +58,12 @@ _BY_KIND = {
     "warehouse": (9.0, 0.4),
 }
 _ANY_BUILDING = (8.0, 0.65)
-# What covers no road and stands nowhere.
+# Values of `building` for something that does not stand there.
 _NO_BUILDING = ("no", "ruins", "construction", "proposed", "demolished", "razed")
 
 FOREST = Belief(16.0, 0.35)
 TREES = Belief(11.0, 0.4)
-# Leaves and wood that a line of sight meets: a forest blocks nearly always, one row of trees less.
+# How probably leaves and wood block a line of sight: a forest nearly always, a row of trees less.
 FOREST_OPACITY, TREES_OPACITY = 0.9, 0.65
 
 _WALLS = {
@@ -72,13 +72,13 @@ _WALLS = {
     "city_wall": Belief(8.0, 0.4),
     "wall": Belief(2.0, 0.35),
 }
-# Bridges over a road, gantries, roofs: what is free below them, and their own thickness.
+# The clearance below bridges, gantries and roofs, and their thickness.
 UNDERSIDE = Belief(5.2, 0.12)
 BRIDGE_M, GANTRY_M, ROOF_M = 1.8, 1.0, 0.5
 
 
 def metres(text: str | None) -> float | None:
-    """Return a length with or without unit (m, ft, '); None where it is none, or absurd."""
+    """Return a length with or without unit (m, ft, '); None if it is not one, or is absurd."""
     found = _NUMBER.fullmatch(text or "")
     if found is None:
         return None
@@ -87,7 +87,7 @@ def metres(text: str | None) -> float | None:
 
 
 def levels(text: str | None) -> float | None:
-    """Return a number of floors; None where it is none ("ground"), or absurd."""
+    """Return a number of floors; None if it is not a number ("ground"), or is absurd."""
     found = _NUMBER.fullmatch(text or "")
     if found is None or found[2]:
         return None
@@ -102,12 +102,12 @@ def is_building(tags: Mapping[str, str]) -> bool:
 
 
 def is_part(tags: Mapping[str, str]) -> bool:
-    """Tell whether an area is a part of a building that is drawn as a whole, too."""
+    """Tell whether an area is a part of a building that is also drawn as a whole."""
     return tags.get("building:part", "no") != "no" and "building" not in tags
 
 
 def is_roof(tags: Mapping[str, str]) -> bool:
-    """Tell whether it stands on nothing but posts."""
+    """Tell whether it is a roof that stands on posts only."""
     return "roof" in (tags.get("building"), tags.get("building:part"))
 
 
@@ -132,7 +132,7 @@ def height_by_kind(tags: Mapping[str, str]) -> Belief:
 
 
 def underside(tags: Mapping[str, str]) -> Belief | None:
-    """Return from which height on a building stands over the ground; None where it stands on it."""
+    """Return the height of a building's underside; None if the building stands on the ground."""
     lowest = metres(tags.get("min_height"))
     floors = levels(tags.get("building:min_level"))
     if lowest is None and floors is not None:
@@ -143,7 +143,7 @@ def underside(tags: Mapping[str, str]) -> Belief | None:
 
 
 def wall(tags: Mapping[str, str]) -> Belief | None:
-    """Return how high a wall is; None where a line is none that matters."""
+    """Return how high a wall is; None if the line is not a wall that matters."""
     kind = tags.get("barrier", "")
     if tags.get("wall") == "noise_barrier":
         kind = "noise_barrier"
@@ -165,7 +165,7 @@ def trees(tags: Mapping[str, str], usual: Belief) -> Belief:
 
 
 def width_m(tags: Mapping[str, str]) -> float:
-    """Return how wide a carriageway is, or what a railway takes, in metres."""
+    """Return the width of a carriageway or of a railway in metres."""
     known = metres(tags.get("width"))
     if known is not None and known <= 60.0:
         return known

@@ -1,4 +1,4 @@
-"""The ground itself: a grid of heights, and what it hides."""
+"""The ground itself: a grid of heights, and where it hides a satellite."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from dama.sky.errors import SkyError
 from dama.sky.ground import metres_per_degree, unwrapped
 from dama.sky.satellite import Floats
 
-# The Earth falls away below a straight line; refraction bends the line after it by a part of that.
+# The radius of an Earth without refraction on which the ground falls below a line of sight as much
+# as it really does: refraction bends the line down by 0.13 of the Earth's curvature.
 _BENT_RADIUS_M = 6_371_000.0 / (1.0 - 0.13)
 _FURTHEST_M = 100_000.0
-# Nearer than this many cells the grid shows the road's own slope and bank, not what hides the sky.
+# Nearer than this many cells, the grid shows the road's own slope and bank, not an obstacle.
 _OWN_CELLS = 1.5
-# Towards a pole cells become ever narrower, and no step is needed for each: beyond 81.3 degrees,
-# where they are 0.15 as wide, no geostationary satellite is above the horizon.
+# Towards a pole cells become ever narrower; steps need not become shorter than this part: beyond
+# 81.3 degrees, where cells are 0.15 as wide, no geostationary satellite is above the horizon.
 _NARROWEST = 0.125
 _DEVIATIONS = np.linspace(-4.0, 4.0, 161)
 _BELOW = np.array([0.5 * math.erfc(-one / math.sqrt(2.0)) for one in _DEVIATIONS.tolist()])
@@ -79,14 +80,14 @@ class HeightGrid:
     ) -> Floats:
         """Return the probability that the ground hides a satellite, from each place.
 
-        All of one shape (n,), in degrees; the elevation is above 0.
+        All arrays have the shape (n,) and are in degrees; the elevation is above 0.
         """
         above = np.full(len(lon), -np.inf)
         slope = np.tan(np.radians(elevation))
         eye = self.at(lon, lat) + antenna_m
         east_m, north_m = metres_per_degree(lat)
         sin, cos = np.sin(np.radians(azimuth)), np.cos(np.radians(azimuth))
-        # Beyond, the line of sight is above all that the grid has.
+        # Beyond this, the line of sight is above the grid's greatest height.
         furthest = np.minimum((self.highest_m - eye) / slope, _FURTHEST_M)
         width_m = max(float(np.median(east_m)), _NARROWEST * METRES_PER_DEGREE)
         step_m = min(self.cell_m, self.step_deg[0] * width_m)
