@@ -2,6 +2,6 @@
 
 import os
 
-# Planning is linear algebra of the size of the blockages: more threads only wait for each other.
-# Read once, when numpy is loaded.
+# The matrices of planning are small: more threads would only wait for each other. numpy reads this
+# once, when it is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,6 +1,6 @@
-"""When the certificates that the service itself goes by end: measured, and warned of in the log.
+"""Measures when the service's own certificates end, and warns of that in the log.
 
-The nodes' own are told by the nodes, and judged by the rules of alerts.
+Nodes report their own certificates, which the rules of alerts check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOG = structlog.get_logger()
 _LOOK_EVERY_S = 60.0
 _WARN_EVERY_S = 86_400.0
-# What nodes have to be told of wants more time than what is replaced in one place.
+# A certificate that has to be distributed to nodes needs more time than one replaced in one place.
 _AUTHORITY = "authority"
 _WARN_FROM_S = 21 * 86_400.0
 _WARN_OF_AUTHORITY_FROM_S = 90 * 86_400.0
@@ -42,7 +42,7 @@ def ends_of(pem: bytes) -> list[float]:
 
 
 def shown_ends(certificate: Path) -> dict[str, float]:
-    """Return when what HTTPS shows ends: its certificate, and the first of its chain to end.
+    """Return when the HTTPS certificate ends, and the first of its chain to end.
 
     Raises:
         OSError: The file cannot be read.
@@ -56,7 +56,7 @@ def shown_ends(certificate: Path) -> dict[str, float]:
 
 
 class OwnCertificates:
-    """Looks each minute when they end; `now_s` is the time since the Unix epoch."""
+    """Checks each minute when they end; `now_s` is the time since the Unix epoch."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class OwnCertificates:
         shown: ShownCertificate | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """Take what HTTPS shows, and the files of the authority that nodes are enrolled by."""
+        """Take the HTTPS certificate, and the files of the authority that enrols nodes."""
         self._metric = metrics.certificate_expiry
         self._shown = shown
         self._files: dict[str, Path] = {}
@@ -74,13 +74,13 @@ class OwnCertificates:
             if settings.enrolment_certificate is not None:
                 self._files["enrolment"] = settings.enrolment_certificate
         self._now_s = now_s
-        # What files had when they could last be read.
+        # The ends in each file when it could last be read.
         self._known: dict[str, float] = {}
         self._unreadable: set[str] = set()
         self._warned_s: dict[str, float] = {}
 
     async def watch_for_ever(self) -> NoReturn:
-        """Look, now and so often, until cancelled."""
+        """Look now and repeatedly, until cancelled."""
         await repeat("the service's own certificates are not looked at", _LOOK_EVERY_S, self.look)
 
     async def look(self) -> None:
@@ -88,7 +88,7 @@ class OwnCertificates:
         for name, path in self._files.items():
             await self._read(name, path)
         ends = self._known | ({} if self._shown is None else self._shown.ends)
-        # What is not there any more, as a chain that was left out, has no end.
+        # A certificate that is gone, such as a chain that was left out, has no end.
         self._metric.clear()
         for name, end_s in ends.items():
             self._metric.labels(name).set(end_s)
@@ -96,7 +96,7 @@ class OwnCertificates:
 
     async def _read(self, name: str, path: Path) -> None:
         try:
-            # A node goes by the first.
+            # A node uses the first.
             self._known[name] = ends_of(await asyncio.to_thread(path.read_bytes))[0]
         except (OSError, ValueError) as error:
             if name not in self._unreadable:

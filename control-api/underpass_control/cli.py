@@ -35,7 +35,7 @@ from underpass_control.commands.tenants import tenants
 from underpass_control.http.addresses import Network
 from underpass_control.settings import Settings
 
-# The service, its database and what they need take seconds to import: a verb does so when it runs.
+# The service, the database and their libraries take seconds to import: a verb does so when it runs.
 if TYPE_CHECKING:
     from aiohttp import web
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from underpass_control.storage.database import Database
     from underpass_control.tracing import TracesSettings
 
-# A century: what is meant to last longer has 0.
+# A century; 0 stands for longer.
 _MOST_DAYS, _MOST_HOURS = 36_500.0, 876_000.0
 _MOST_WAIT_S = 86_400.0
 _MOST_RATE = 1e6

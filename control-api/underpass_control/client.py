@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 _WITHIN_S = 30.0
 _PAGE = 1_000
-# What says that the same request may do better later.
+# The statuses after which the same request may succeed later.
 _LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, *(s for s in HTTPStatus if s >= 500)})
 _AGAIN_S = 1.0
 
 
 class RefusedError(Exception):
-    """The service has answered that it will not; the text is its own."""
+    """The service has refused; the text is its own."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -24,7 +24,7 @@ class RefusedError(Exception):
 
 
 class LostError(Exception):
-    """No answer, or none for now: the same request may be made again after `again_s`."""
+    """No answer, or none for now: the same request may be repeated after `again_s`."""
 
     def __init__(self, detail: str, again_s: float = _AGAIN_S) -> None:
         super().__init__(detail)
@@ -43,7 +43,7 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def __aenter__(self) -> Self:
-        # It takes half a second to import, and most starts of a verb ask nobody.
+        # It takes half a second to import, and most verbs make no request.
         import aiohttp
 
         connector = aiohttp.UnixConnector(self._socket) if self._socket else None
@@ -64,7 +64,7 @@ class Client:
         query: Mapping[str, str | int | None] | None = None,
         body: object = None,
     ) -> Any:
-        """Make a request; return the answer's JSON, None where it has none.
+        """Make a request; return the answer's JSON, None if it has none.
 
         Raises:
             RefusedError: The answer is an error that is the request's.
@@ -75,7 +75,7 @@ class Client:
     async def upload(
         self, path: str, media_type: str, parts: AsyncIterator[bytes], within_s: float
     ) -> Any:
-        """Put what may be large, part by part; return the answer's JSON.
+        """Put a large body, part by part; return the answer's JSON.
 
         Raises:
             RefusedError: The answer is an error that is the request's.
@@ -85,9 +85,9 @@ class Client:
         return (await self._ask("PUT", path, headers=headers, parts=parts, within_s=within_s))[0]
 
     async def change(self, path: str, changes: Mapping[str, Any]) -> Any:
-        """Set members of what is at a path, or make it of them; None takes a member away.
+        """Set members of the object at a path, or create it; None removes a member.
 
-        What somebody else changes meanwhile is not overwritten: that is refused.
+        A change that another caller makes meanwhile is not overwritten: the request is refused.
         """
         headers = {}
         try:
@@ -99,7 +99,7 @@ class Client:
         else:
             headers = {"If-Match": tag} if tag else {}
         body = {**found, **changes}
-        # What names it is the path's, and some is learnt.
+        # The path names it, and some members are the service's own.
         for name in (
             "id",
             "node",
@@ -118,10 +118,10 @@ class Client:
         tag: str | None = None,
         silent_s: float,
     ) -> tuple[Any, str | None]:
-        """Read what is at a path, unless an ETag still stands for it; return it and its ETag.
+        """Read the object at a path, unless it still has a known ETag; return it and its ETag.
 
-        None is returned instead of what has not changed. The answer may take its time, but not
-        longer than `silent_s` from one byte to the next.
+        If it has not changed, None is returned instead. The answer may take long, but at most
+        `silent_s` from one byte to the next.
 
         Raises:
             RefusedError: The answer is an error that is the request's.
@@ -158,7 +158,7 @@ class Client:
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=within_s, connect=silent_s, sock_read=silent_s),
             ) as response:
-                # A page of something else on the way may be in any encoding.
+                # The answer may come from a proxy, in any encoding.
                 text = await response.text(errors="replace")
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             where = self._socket or self._url
@@ -195,7 +195,7 @@ def path_of(*parts: str | int) -> str:
 
 
 def _detail(text: str) -> str | None:
-    """Return what a problem document says, with the members it names."""
+    """Return the text of a problem document, with the members it names."""
     try:
         problem = json.loads(text)
         named = [f"{one['pointer']}: {one['detail']}" for one in problem.get("errors", ())]

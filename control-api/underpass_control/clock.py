@@ -1,4 +1,4 @@
-"""The database's clock: one for the plans, leases and reports of all processes."""
+"""The database's clock, which plans, leases and reports of all processes share."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-# Of the last measurements the one with the shortest way counts (RFC 5905, § 10).
+# Of the last measurements the one with the shortest delay counts (RFC 5905, § 10).
 _KEPT = 8
-# Offsets below this, and below what the measurement may be wrong by, are none.
+# Offsets below this plus the error of the measurement count as 0.
 _NOISE_MS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
     offset_ms: float
-    # By which it may be wrong.
+    # Half of the delay: the most that the offset may be wrong by.
     error_ms: float
 
 
 class Clock:
-    """Tells the database's time, by this machine's clock and its measured offset.
+    """Gives the database's time, from this machine's clock and its measured offset.
 
-    It may be read from any thread while one measures.
+    Any thread may read it while one thread measures.
     """
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class Clock:
         return round(host_ms() + self._offset_ms)
 
     def measured(self, asked_ms: float, database_ms: float, answered_ms: float) -> None:
-        """Take in what the database's clock said between two times of this machine's."""
+        """Take in the database's time, read between two times of this machine's clock."""
         sample = _Sample(
             database_ms - (asked_ms + answered_ms) / 2, max(0.0, answered_ms - asked_ms) / 2
         )
         best = min(self._samples, key=_error, default=sample)
         if abs(sample.offset_ms - best.offset_ms) > sample.error_ms + best.error_ms + _NOISE_MS:
-            # One of the clocks has been set: what was measured before says nothing.
+            # One of the clocks has been set: earlier measurements no longer count.
             self._samples.clear()
         self._samples.append(sample)
         best = min(self._samples, key=_error)

@@ -1,15 +1,16 @@
-"""What terminals can use of a beam, by what they report of their links.
+"""The capacity that terminals can use of a beam, from the reports of their links.
 
 A terminal that has more waiting than its rate clears at once is *backlogged*, and greedy: it takes
-what it gets, up to its ceiling. Any other wants 1.25 times its recent rate. One that cannot send
-wants what it did before: the capacity it lends and is owed is reckoned by that.
+what it gets, up to its ceiling. Any other wants 1.25 times its recent rate. A terminal that cannot
+send keeps its last demand: the capacity that it lends and is owed is computed from that.
 
-Idle terminals want the *floor*, enough to report and to start sending, and whoever lends or repays
-keeps it: 64 kbit/s, but all of a beam's floors together are a sixteenth of its capacity at most.
-What nobody wants is not lost: each terminal has its part of it on top of its plan.
+Idle terminals want the *floor*, enough to report and to start sending. A terminal that lends or
+repays keeps it, too. The floor is 64 kbit/s, but all of a beam's floors together are a sixteenth of
+its capacity at most. Capacity that no terminal wants is not lost: each terminal has its part of it
+on top of its plan.
 
-The efficiency is what a modem or an operator has told; where nobody has, what fades leave of it
-(`underpass_control.fades`).
+The efficiency is the one reported by a modem or set by an operator; without either, it is estimated
+from fades (`underpass_control.fades`).
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from underpass_control.storage.links import LinkState
 _WINDOW_MS = 5_000
 _LEAST_WINDOW_MS = 900
 _HEADROOM = Fraction(5, 4)
-# What a terminal sends by itself is no demand. Beacons and keepalives have a rate; reports come in
-# bursts, and all terminals of a beam have some at once when its plan is a new one.
+# A terminal's own traffic is no demand. Beacons and keepalives have a rate; reports come in bursts,
+# and after a new plan all terminals of a beam send some at once.
 _SIGNS_BPS = 2_500
 _REPORTS_BYTES = 3_000
-# A backlog that the rate clears within this time is only passing through. A gateway lets 100 ms of
-# the link's ceiling wait before it stops reading a stream, so a lone greedy one is seen.
+# A smaller backlog, which the rate clears within this time, does not count. A gateway lets 100 ms
+# of the link's ceiling wait before it stops reading a stream, so a single greedy stream is noticed.
 _CLEARED_WITHIN_MS = 50
-# A packet that waits, a report for one, is no backlog either, however slow the link.
+# A single waiting packet, such as a report, is no backlog either, however slow the link.
 _PASSING_BYTES = 600
-# The floor, where the beam has room for it; and the part of the beam that all floors may take.
+# The floor, if the beam has room for it; and the part of the beam that all floors may take.
 FLOOR_BPS = 64_000
 _FLOORS_PART = Fraction(1, 16)
-# A terminal that has not been able to send for so long is away, and wants no more than the floor.
+# A terminal that has been unable to send for this long is away, and wants no more than the floor.
 _AWAY_AFTER_MS = 300_000
 # Efficiencies come as decimal fractions; more digits than this are noise and cost.
 _DENOMINATOR = 1_000
@@ -51,10 +52,10 @@ class Demand:
     """What a terminal can use of a link.
 
     Attributes:
-        demand_bps: in bit/s of IP bytes; None: all that it gets.
-        efficiency: bits per unit of the beam's capacity, in its present MODCOD, as far as told or
+        demand_bps: in bit/s of IP bytes; None: any rate.
+        efficiency: bits per unit of the beam's capacity, in its present MODCOD, if reported or
             measured.
-        floor_bps: what it has even while it lends and repays.
+        floor_bps: the rate that it keeps even while it lends and repays.
     """
 
     demand_bps: int | None
@@ -64,7 +65,7 @@ class Demand:
 
 @dataclass(slots=True)
 class _Reported:
-    """What is reported of one direction of a terminal's link."""
+    """The reports of one direction of a terminal's link."""
 
     newest: LinkState
     # Uptime and bytes sent while the link was up, of the last seconds.
@@ -91,7 +92,7 @@ class _Reported:
             self.sent.clear()
         self.up_ms = state.time_ms
         self.sent.append((state.uptime_ms, state.sent_bytes))
-        # The oldest one kept is as old as the window, or older.
+        # The oldest entry kept is at least as old as the window.
         while len(self.sent) > 2 and self.sent[1][0] <= state.uptime_ms - _WINDOW_MS:
             del self.sent[0]
         began_ms, sent = self.sent[0]
@@ -106,7 +107,7 @@ class _Reported:
         self.backlogged = state.backlogged_bytes > passing_bytes
 
     def look(self, grant: Grant | None) -> None:
-        """Look for fades in the newest report, given what the plan that it follows gives."""
+        """Look for fades in the newest report, given the grant of the plan that it follows."""
         state = self.newest
         if state.efficiency_told:
             self.fade = Fade()
@@ -124,7 +125,7 @@ class _Reported:
         return self.fade.efficiency
 
     def _sent_bps(self) -> int | None:
-        """Return what was sent since the report before."""
+        """Return the rate sent since the report before; None if unknown."""
         if len(self.sent) < 2 or self.sent[-1][0] - self.sent[-2][0] < _LEAST_WINDOW_MS:
             return None
         (began_ms, before), (ended_ms, after) = self.sent[-2:]
@@ -145,9 +146,9 @@ class Demands:
         self._demands: dict[tuple[int, Link], _Reported] = {}
 
     def take(self, terminal: int, link: Link, state: LinkState, grant: Grant | None = None) -> bool:
-        """Take a report in, and what the plan that it follows gives the terminal at its time.
+        """Take a report in, with the grant of the plan that it follows at its time.
 
-        Return False where it is older than what is known, and changes nothing.
+        Return False, and change nothing, if it is older than the newest report.
         """
         demand = self._demands.get((terminal, link))
         if demand is None:
@@ -159,7 +160,7 @@ class Demands:
         return True
 
     def remember(self, terminal: int, link: Link, efficiency: Fraction, now_ms: int) -> None:
-        """Go on from the efficiency that the last plan went by, if reports tell none."""
+        """Continue from the efficiency of the last plan, if reports do not tell one."""
         demand = self._demands.get((terminal, link))
         if demand is not None and not demand.newest.efficiency_told:
             demand.fade = Fade.remembered(efficiency, now_ms)
@@ -183,8 +184,8 @@ class Demands:
     ) -> dict[int, Demand]:
         """Return what the terminals of a beam can use of a link of a capacity.
 
-        A terminal that has never reported wants the floor. Where none has, nothing is known, and
-        everyone has a fair share.
+        A terminal that has never reported wants the floor. If none has reported, nothing is known,
+        and all terminals count as greedy: each gets its fair share.
         """
         floor_bps = min(Fraction(FLOOR_BPS), capacity_bps * _FLOORS_PART / max(1, len(terminals)))
         whole_bps = int(floor_bps)
@@ -210,11 +211,11 @@ class Demands:
 
 @lru_cache(maxsize=1_024)
 def _decimal(efficiency: float) -> Fraction:
-    """Return an efficiency as the decimal fraction that it was told as."""
+    """Return an efficiency as the decimal fraction that was reported."""
     return Fraction(efficiency).limit_denominator(_DENOMINATOR)
 
 
 def _stepped(rate_bps: int) -> int:
-    """Round up, in eight steps to each doubling: noise is no reason to plan anew."""
+    """Round up, in eight steps to each doubling, so that noise does not cause new plans."""
     step = 1 << max(rate_bps.bit_length() - 4, 0)
     return -(-rate_bps // step) * step

@@ -1,8 +1,9 @@
-"""Events for those who follow: one ring for all of them, each with a place in it.
+"""Events for followers: one ring for all of them, in which each follower has a place.
 
-Memory is the ring's, however many follow and however slow they are: who falls out of it is cut.
-An event's id is made with the change and comes in the same order to every process, so whoever has
-lost one of them goes on with another, from the last id, while that is in the ring there.
+The ring bounds the memory, however many followers there are and however slow they are: a follower
+that falls out of the ring is cut. An event's id is made with the change, and events have the same
+order in every process. So a client that loses its process continues at another one from its last
+id, while that is in the ring there.
 """
 
 from __future__ import annotations
@@ -16,32 +17,32 @@ from typing import Any, Protocol
 
 from underpass_control.questions import ANSWER, QUESTION
 
-# An event has 8,000 bytes at most, and as much again if it is split by terminal. So many are there
-# in any case. More are while they are small: a file changes thousands of terminals at once, and
-# nobody who follows could have read the first of those events before the last one is there.
+# An event has 8,000 bytes at most, and as much again if it is split by terminal. The ring always
+# holds `_RING` events, and more while they are small: a file changes thousands of terminals at
+# once, before any follower can have read the first of these events.
 _RING = 1_024
 _RING_BYTES = _RING * 8_000
 _MOST_SMALL = 16_384
-# Kinds of changes that list many terminals, under a name equal to the kind.
+# Kinds of changes that list many terminals, in a member named like the kind.
 _LISTS = frozenset({"positions", "links", "blockages", "announcements", "alerts"})
 # Kinds of changes that concern one terminal, or none.
 _OF_ONE = frozenset({"terminal", "intervention", "settings"})
-# Kinds of changes that every tenant is told of, as they concern no vehicle.
+# Kinds of changes that every tenant sees, as they concern no vehicle.
 _SHARED = frozenset({"obstructions", "tiles"})
-# Kinds of changes that parts of the service tell each other, and nobody who follows: what clients
-# reach is shown to who has asked for it.
+# Kinds of changes for parts of the service only, not for followers: the destinations of clients are
+# shown only to the operator who asked for them.
 _ASIDE = frozenset({QUESTION, ANSWER})
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which events somebody follows."""
+    """Which events a follower receives."""
 
     # None: all kinds.
     kinds: frozenset[str] | None = None
-    # What concerns this terminal only.
+    # Only events about this terminal.
     terminal: int | None = None
-    # What concerns this tenant's terminals only, and the map.
+    # Only events about this tenant's terminals and about the map.
     tenant: str | None = None
 
 
@@ -50,16 +51,16 @@ class _Event:
     id: str
     kind: str
     data: dict[str, Any]
-    # As it is sent: encoded once, whoever follows.
+    # As it is sent: encoded once for all followers.
     frame: bytes
-    # By terminal, the tenant that each belongs to when it is told; and the one that it has left.
+    # By terminal, its tenant at the time of the change; and the tenant that it has left, if any.
     tenants: Mapping[int, str]
     left: str | None = None
     _of_terminal: dict[int, bytes] | None = field(default=None, repr=False)
     _of_tenant: dict[str, bytes] | None = field(default=None, repr=False)
 
     def frame_for(self, wanted: Filter) -> bytes | None:
-        """Return what somebody is sent of it, if anything."""
+        """Return the part of it that a follower is sent; None if there is none."""
         if wanted.kinds is not None and self.kind not in wanted.kinds:
             return None
         if wanted.tenant is not None:
@@ -98,7 +99,7 @@ class _Event:
         node = self.data["terminal"]
         told: dict[str, bytes] = {}
         if self.left is not None:
-            # To the tenant that it has left, it is gone.
+            # The tenant that it has left is told that it is deleted.
             gone = {"terminal": node, "action": "deleted"}
             told[self.left] = frame(self.kind, gone, self.id)
         tenant = self.tenants.get(node)
@@ -122,7 +123,7 @@ class _Event:
 class Cut(Exception):  # noqa: N818 - an end, not always an error
     """A follower's events end here; the text says why.
 
-    `resumable`: none are missing so far, it may go on from its last id.
+    `resumable`: no event is missing so far; the follower may continue from its last id.
     """
 
     def __init__(self, reason: str, *, resumable: bool = False) -> None:
@@ -131,21 +132,21 @@ class Cut(Exception):  # noqa: N818 - an end, not always an error
 
 
 class Listener(Protocol):
-    """A part of the service that goes by what changes."""
+    """A part of the service that reacts to changes."""
 
     def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take in a change, in the order of commits; it must not block."""
 
     def on_missed(self) -> None:
-        """Take in that changes may have been missed: what is known has to be read again."""
+        """Note that changes may have been missed: all known state has to be read again."""
 
 
 class Events:
-    """The last events, and who waits for the next."""
+    """The last events, and the followers that wait for the next."""
 
     def __init__(self) -> None:
         self._ring: deque[_Event] = deque()
-        # Of all frames in the ring.
+        # The size of all frames in the ring.
         self._bytes = 0
         # By the id of each event in the ring: the place of a follower that has it as its last.
         self._places: dict[str, int] = {}
@@ -153,9 +154,9 @@ class Events:
         self._count = 0
         # By terminal, its tenant; None until they have been read.
         self._tenants: dict[int, str] | None = None
-        # Of events up to this place it was not known whose terminals they name.
+        # For events up to this place the tenants of their terminals were not known.
         self._tenants_since = 0
-        # What has changed while they are being read; None for those that are gone.
+        # Tenants that changed while they are being read; None for deleted terminals.
         self._changed_tenants: dict[int, str | None] = {}
         # Followers whose place is below this have missed something.
         self._whole_since = 0
@@ -172,7 +173,7 @@ class Events:
             listener.on_change(kind, data)
 
     def _keep(self, kind: str, data: dict[str, Any], event_id: str) -> None:
-        """Put a change into the ring, and wake those who follow."""
+        """Put a change into the ring, and wake the followers."""
         left = self._learn_tenant(data) if kind == "terminal" else None
         tenants = self._tenants_of(kind, data)
         event = _Event(event_id, kind, data, frame(kind, data, event_id), tenants, left)
@@ -189,7 +190,7 @@ class Events:
     def _tenants_of(self, kind: str, data: Mapping[str, Any]) -> dict[int, str]:
         """Return the tenants, as of now, of the terminals that a change names.
 
-        Followers read an event later, when a terminal may be another tenant's.
+        Followers read an event later, when a terminal may belong to another tenant.
         """
         known = self._tenants or {}
         named = [data] if kind not in _LISTS else data[kind]
@@ -226,12 +227,12 @@ class Events:
         return before if before != (None if gone else tenant) else None
 
     def listen(self, listener: Listener) -> None:
-        """Have a part of the service told, from the next change on."""
+        """Notify a part of the service of all changes from the next one on."""
         self._listeners.append(listener)
 
     def interrupt(self) -> None:
-        """Cut all who follow: events have been missed."""
-        # It counts as an event, so that even followers that are up to date are behind it.
+        """Cut all followers: events have been missed."""
+        # The interruption counts as an event, so that up-to-date followers are behind it, too.
         self._count += 1
         self._ring.clear()
         self._bytes = 0
@@ -244,21 +245,21 @@ class Events:
             listener.on_missed()
 
     def close(self) -> None:
-        """Cut all who follow, for good."""
+        """Cut all followers, for good."""
         self._closed = True
         self._wake()
 
     def follow(self, wanted: Filter, after: str | None = None) -> Follower:
-        """Begin to follow, with the next event, or with the one after that of an id.
+        """Begin to follow, with the next event, or with the event after an id.
 
         Raises:
-            Cut: There is none of that id, or no longer; or whose terminals are is not known yet.
+            Cut: The ring has no event of that id, or the terminals' tenants are not known yet.
         """
         if wanted.tenant is not None and self._tenants is None:
             raise Cut("the vehicles are being read: try again")
         place = self._count if after is None else self._places.get(after)
         if place is not None and wanted.tenant is not None and place < self._tenants_since:
-            # Some of what follows was told to no tenant.
+            # Some of the following events were given to no tenant.
             place = None
         if place is None:
             raise Cut("the events after the last id are no longer here")
@@ -283,7 +284,7 @@ class Events:
 
 
 class Follower:
-    """Somebody's place among the events."""
+    """A follower's place among the events."""
 
     def __init__(self, events: Events, wanted: Filter, place: int) -> None:
         self._events = events
@@ -291,10 +292,10 @@ class Follower:
         self._place = place
 
     def pending(self, most_bytes: int) -> bytes:
-        """Return what is new, up to about so many bytes.
+        """Return the new events, up to about `most_bytes`.
 
         Raises:
-            Cut: Nothing more comes; what is missing can be read by the other endpoints.
+            Cut: Nothing more comes; the state can be read from the other endpoints.
         """
         found: list[bytes] = []
         size = 0
@@ -310,12 +311,12 @@ class Follower:
 
     @property
     def reached(self) -> str | None:
-        """The id of the newest event, where this one has been past it; None if it has passed."""
+        """The id of the newest event, if this follower has passed it and the ring still has it."""
         newest = self._events._ring[-1] if self._events._ring else None
         return newest.id if newest and self._place == self._events._count else None
 
     async def news(self) -> None:
-        """Return when there is something new, for this one or another."""
+        """Wait until there is a new event, for this follower or another."""
         if not self._events._closed and self._place == self._events._count:
             await self._events._changed()
 

@@ -1,16 +1,17 @@
-"""The efficiency of a terminal's link, by what its sender measures: fades found, and their end.
+"""The efficiency of a terminal's link, from its sender's measurements: fades and their end.
 
-A node measures what its link carries. Beside what the plan gave it, that tells an efficiency: bits
-carried per bit of capacity. Three things keep the plan from following its own effects:
+A node measures the rate that its link carries. Divided by the capacity that the plan gave, that is
+an efficiency: bits carried per bit of capacity. Three rules keep the plan from following its own
+effects:
 
-- A link that carries nine tenths of what the plan gave, or more, tells nothing: its sender sends no
-  faster than the plan allows. So a lower plan is no reason for a still lower one.
+- A link that carries nine tenths of the plan's rate or more shows nothing: its sender sends no
+  faster than the plan allows. So a lower plan does not cause a still lower one.
 - After the plan gives more, the sender needs round trips to find that the link carries it. Until
-  then less is no evidence.
-- The efficiency rises by steps, and stays where the link carries what was added. A step that fails
-  is taken back, and the next one waits twice as long.
+  then a lower rate is no evidence.
+- The efficiency rises in steps, and keeps a step if the link carries what was added. A step that
+  fails is taken back, and the next one waits twice as long.
 
-A terminal's word lowers its own rate alone; nothing here is ever above 1.
+A terminal's reports can lower only its own rate; no efficiency here is above 1.
 """
 
 from __future__ import annotations
@@ -19,35 +20,37 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-# A link that carries less than this part of what the plan gives is in a fade.
+# A link that carries less than this part of the plan's rate is in a fade.
 CARRIED_PART = Fraction(9, 10)
-# More capacity begins at this factor; less is rounding.
+# Capacity counts as more from this factor on; a smaller difference is rounding.
 _MORE = Fraction(102, 100)
-# So long does a sender look for what a plan has added, or for what a new backlog can use: ten
-# round trips of a geostationary hop, in which it finds a doubling.
+# The time in which a sender finds the rate that a plan has added, or that a new backlog can use:
+# ten round trips of a geostationary hop, in which it finds a doubling.
 SETTLED_AFTER_MS = 6_000
-# Reports that are closer than this, or go back, are passed over: nodes report each second.
+# Reports that are closer together than this, or go back in time, are ignored: nodes report each
+# second.
 APART_MS = 500
-# A fade is believed once reports so far apart have shown it, and none between them that the link
-# carries the plan; the best of them counts. The sender itself follows its link at once. What comes
-# and goes faster than this, as the capacity of a LEO link does each 15 s, would only be held down.
+# A fade is believed once reports this far apart have shown it, and no report between them shows
+# that the link carries the plan; the best of them counts. The sender itself follows its link at
+# once. If the plan followed faster changes, such as those of a LEO link each 15 s, it would only
+# hold the link down.
 BELIEVED_AFTER_MS = 16_000
-# A step up that brings nothing leads back to what has shown before: that takes less.
+# The same time after a step up that brought nothing: it only confirms the efficiency known before.
 FAILED_AFTER_MS = 3_000
 _LONGEST_MS = 2 * BELIEVED_AFTER_MS
-# From the densest to the sturdiest MODCOD of EN 302 307 it is a factor of 14.
+# The densest and the sturdiest MODCOD of EN 302 307 differ by a factor of 14.
 LEAST_EFFICIENCY = Fraction(1, 16)
-# By how much the efficiency rises at first, and at most: steps that succeed double.
+# The part by which the efficiency rises at first, and at most: it doubles after each success.
 _FIRST_GAIN = Fraction(1, 4)
 _MOST_GAIN = Fraction(1)
 # The time from a step that failed to the next one: at first, and at most after others that failed.
 FIRST_PAUSE_MS = 10_000
 MOST_PAUSE_MS = 60_000
-# What was measured so long ago counts no more.
+# An efficiency that has not been shown for this long is forgotten.
 EXPIRES_AFTER_MS = 300_000
-# Efficiencies are told, stored and planned with as fractions; more digits are noise and cost.
+# Efficiencies are reported, stored and planned with as fractions; more digits are noise and cost.
 _DENOMINATOR = 1_000
-# What a sender has found to be a limit, or to arrive; a hint or a first guess is neither.
+# A sender has found these capacities to be a limit, or to arrive; not so a hint or a first guess.
 _LIMIT = "limit"
 _FOUND = frozenset({_LIMIT, "probe"})
 
@@ -58,7 +61,7 @@ class Grant:
 
     Attributes:
         rate_bps: bit/s of IP bytes; 0 while it is blocked.
-        efficiency: that the plan goes by.
+        efficiency: the one that the plan assumes.
     """
 
     rate_bps: int
@@ -75,10 +78,10 @@ class Sight(NamedTuple):
 
     Attributes:
         time_ms: of the report, UTC, ms since the Unix epoch.
-        grant: what the plan that the node follows gives then.
-        capacity_bps: what the node has measured, if anything.
-        reason: what that goes back to.
-        sent_bps: what it has sent since the report before; None where that is not known.
+        grant: of the plan that the node follows then.
+        capacity_bps: as the node has measured it; None if it has not.
+        reason: what the measurement is based on.
+        sent_bps: sent since the report before; None if unknown.
     """
 
     time_ms: int
@@ -89,18 +92,18 @@ class Sight(NamedTuple):
 
     @property
     def carried_bps(self) -> int | None:
-        """What the link is known to carry; what is sent disproves a lower measurement."""
+        """The rate that the link is known to carry; a higher rate sent disproves a measurement."""
         found = [self.capacity_bps] if self.reason in _FOUND else []
         return max((bps for bps in (*found, self.sent_bps) if bps is not None), default=None)
 
     def carries(self, grant: Grant) -> bool:
-        """Tell whether the link has shown that it carries what a plan gives."""
+        """Tell whether the link has shown that it carries a plan's rate."""
         carried_bps = self.carried_bps
         return carried_bps is not None and carried_bps >= CARRIED_PART * grant.rate_bps
 
 
 class _Known(NamedTuple):
-    """An efficiency that has shown: so much of a capacity was carried."""
+    """An efficiency that a link has shown: the part of a capacity that it carried."""
 
     efficiency: Fraction
     capacity_bps: Fraction
@@ -109,7 +112,7 @@ class _Known(NamedTuple):
 
 @dataclass(slots=True)
 class Fade:
-    """What is known of the efficiency of one direction of a terminal's link by measuring.
+    """The measured efficiency of one direction of a terminal's link.
 
     Attributes:
         efficiency: bits per unit of the beam's capacity, at most 1; 1 where nothing is known.
@@ -118,11 +121,11 @@ class Fade:
     efficiency: Fraction = Fraction(1)
     # When the link last showed anything.
     shown_ms: int = 0
-    # The last efficiency that has shown; None while there has been no fade.
+    # The last efficiency that the link has shown; None while there has been no fade.
     _known: _Known | None = None
-    # What the plan gave while there was a backlog: as of each report of the last seconds.
+    # The plan's grants during the backlog, at each report of the last seconds.
     _granted: list[tuple[int, Grant]] = field(default_factory=list)
-    # Reports that fell short since one has carried the plan: when, and the efficiency each shows.
+    # Reports that fell short since the last one that carried the plan: when, and the efficiency.
     _short: list[tuple[int, _Known]] = field(default_factory=list)
     _gain: Fraction = _FIRST_GAIN
     _pause_ms: int = FIRST_PAUSE_MS
@@ -130,16 +133,16 @@ class Fade:
 
     @classmethod
     def remembered(cls, efficiency: Fraction, now_ms: int) -> Fade:
-        """Go on from the efficiency that the last plan went by."""
+        """Continue from the efficiency of the last plan."""
         return cls(min(max(efficiency, LEAST_EFFICIENCY), Fraction(1)), shown_ms=now_ms)
 
     def interrupt(self) -> None:
-        """Take in that the link shows nothing: no backlog, blocked, or no plan is followed."""
+        """Note that the link shows nothing: no backlog, blocked, or no plan followed."""
         self._granted.clear()
         self._short.clear()
 
     def see(self, sight: Sight) -> None:
-        """Take in what a report shows while there is a backlog."""
+        """Take in a report made during a backlog."""
         if sight.grant.rate_bps <= 0:
             self.interrupt()
             return
@@ -147,29 +150,29 @@ class Fade:
             return
         least = self._least_of_late(sight)
         if sight.carries(sight.grant) or (least is not None and sight.capacity_bps is None):
-            # Nothing bounds a sender that has measured nothing.
+            # A sender that has measured no bound is not limited by its link.
             self._short.clear()
             self._carries(sight)
         elif least is not None and sight.reason == _LIMIT and not sight.carries(least):
-            # While probes find more than before, the link has not shown what it carries.
+            # While probes still find more, the link has not shown its limit.
             self._fall_short(sight, least)
 
     def expire(self, now_ms: int) -> None:
-        """Forget what was measured too long ago."""
+        """Forget an efficiency that was measured too long ago."""
         if self.efficiency < 1 and now_ms - self.shown_ms > EXPIRES_AFTER_MS:
             self.efficiency = Fraction(1)
             self._known = None
             self._end_step(failed=False)
 
     def _least_of_late(self, sight: Sight) -> Grant | None:
-        """Return the least that plans have given for so long that the sender could find it.
+        """Return the least grant of the time that a sender needs to find its rate.
 
         None: the backlog has not lasted that long.
         """
         granted = self._granted
         granted.append((sight.time_ms, sight.grant))
         begin_ms = sight.time_ms - SETTLED_AFTER_MS
-        # The oldest one kept is as old as that, or older.
+        # The oldest entry kept is at least that old.
         while len(granted) > 1 and granted[1][0] <= begin_ms:
             del granted[0]
         if granted[0][0] > begin_ms:
@@ -189,7 +192,7 @@ class Fade:
         if known is not None and known.efficiency < self.efficiency:
             after_ms = FAILED_AFTER_MS
         begin_ms = sight.time_ms - after_ms
-        # The oldest one kept is as old as that, or older.
+        # The oldest entry kept is at least that old.
         while len(self._short) > 1 and self._short[1][0] <= begin_ms:
             del self._short[0]
         if self._short[0][0] <= begin_ms:
@@ -199,8 +202,8 @@ class Fade:
     def _lower(self, now_ms: int, shows: _Known) -> None:
         known = self._known
         if known is not None and shows.capacity_bps > _MORE * known.capacity_bps:
-            # It has more capacity than when its efficiency showed. If it carries no less than
-            # then, what bounds it is no fade, and is not made up for by still more.
+            # It has more capacity than when it showed its efficiency. If it carries no less than
+            # then, its bound is not a fade, and more capacity would not help.
             part = min(Fraction(1), shows.carried_bps / known.carried_bps)
             if known.efficiency * part > shows.efficiency:
                 shows = shows._replace(
@@ -209,7 +212,7 @@ class Fade:
         efficiency = max(shows.efficiency, LEAST_EFFICIENCY).limit_denominator(_DENOMINATOR)
         if efficiency >= CARRIED_PART * self.efficiency:
             return
-        # A step that brought nothing leads back to what was known before.
+        # After a step that brought nothing, the efficiency is again the one known before.
         failed = known is not None and efficiency > CARRIED_PART * known.efficiency
         self.efficiency = efficiency
         self._known = shows._replace(efficiency=efficiency)
@@ -217,7 +220,7 @@ class Fade:
         self._next_step_ms = now_ms + self._pause_ms
 
     def _carries(self, sight: Sight) -> None:
-        """Take in that the link carries what the plan gives, and go up a step."""
+        """Note that the link carries the plan's rate, and raise the efficiency by a step."""
         if sight.grant.efficiency != self.efficiency:
             # The plan has yet to follow the last step.
             return
@@ -229,7 +232,7 @@ class Fade:
                 self._end_step(failed=False)
             return
         if known is not None and known.efficiency < self.efficiency:
-            # The last step has brought what it was to bring: the next one is larger.
+            # The last step has succeeded: the next one is larger.
             self._pause_ms = FIRST_PAUSE_MS
             self._gain = min(2 * self._gain, _MOST_GAIN)
         self._known = _Known(

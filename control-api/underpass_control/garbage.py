@@ -1,27 +1,27 @@
-"""Python's collector of garbage in cycles, which has the whole process wait.
+"""Python's collector of garbage in cycles, which stops the whole process while it runs.
 
-It walks through all objects that it does not leave out: those of a country's map are some million,
-and take a second. Hardly any need it, as objects are freed once nothing refers to them.
+It walks through all objects that are not excluded: those of a country's map are about a million and
+take a second. Hardly any object needs it, since objects are freed once nothing refers to them.
 """
 
 from __future__ import annotations
 
 import gc
 
-# So many more objects than before, and so many collections of younger ones, make one due. Fixes
-# of thousands of vehicles make as many in a second, and nearly all of them are gone in the next.
+# A collection is due after this many new objects, or collections of younger generations. Fixes of
+# thousands of vehicles make as many objects in a second, and nearly all are freed in the next.
 _THRESHOLDS = 20_000, 20, 20
 
 
 def collect_seldom() -> None:
-    """Collect once there may be something to collect, not with every few requests."""
+    """Collect only once there may be much to collect, not after every few requests."""
     gc.set_threshold(*_THRESHOLDS)
 
 
 def leave_out(*, collected: bool) -> None:
-    """Leave out from now on what there is now, as it lasts; `collected`: without its garbage.
+    """Exclude all present objects, since they last; `collected`: collect the garbage first.
 
-    What is garbage in cycles without having been collected stays until the next call that does.
+    Without that, present garbage in cycles stays until the next call that collects.
     """
     if collected:
         gc.unfreeze()

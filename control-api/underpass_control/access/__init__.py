@@ -1,1 +1,1 @@
-"""Who may do what: tenants, users with their sessions, tokens, and the log of changes."""
+"""Access: tenants, users with their sessions, tokens, and the log of changes."""

@@ -1,6 +1,6 @@
-"""The log of changes: who, from where, what, and how it was before and after.
+"""The log of changes: who, from where, what, and the state before and after.
 
-An entry is written in the transaction that makes the change, so there is none without the other.
+An entry is written in the transaction that makes the change, so neither exists without the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.storage.models import AuditEntry
 
 COMMAND_LINE = "command line"
-# What is longer is said to be so, and not kept.
+# Of a larger state only its size is kept.
 _MOST_STATE_BYTES = 16_384
 _MOST_TARGET = 200
 
@@ -31,18 +31,18 @@ class Actor:
     kind: str
     id: int | None
     name: str
-    # The address, as requests are counted by; empty where it is not known.
+    # The address under which requests are counted; empty if unknown.
     address: str
 
 
 @dataclass(frozen=True)
 class Changed:
-    """What is changed, and whose it is to see.
+    """A change, and the tenant that may see it.
 
     Attributes:
         action: `set`, `create`, `delete`, `revoke` and so on.
-        target: what it is done to, as the path of its endpoint names it.
-        tenant: who sees the entry beside those of the whole; None for nobody.
+        target: the changed object, as the path of its endpoint names it.
+        tenant: the tenant that sees the entry, beside callers of the whole system; None for none.
     """
 
     action: str
@@ -55,7 +55,7 @@ class Changed:
 async def record(
     connection: AsyncConnection, actor: Actor, changes: Iterable[Changed], now_ms: int
 ) -> None:
-    """Write an entry for each change; two for what goes from one tenant to another."""
+    """Write an entry for each change; two for an object that moves from one tenant to another."""
     entries = [
         {
             "time_ms": now_ms,
@@ -85,7 +85,7 @@ async def page_of_entries(
     actor: str | None = None,
     target: str | None = None,
 ) -> Sequence[Row[Any]]:
-    """Return entries, the newest first, below a number."""
+    """Return entries with numbers below `before`, the newest first."""
     query = select(AuditEntry.__table__).order_by(AuditEntry.id.desc()).limit(limit)
     if before is not None:
         query = query.where(AuditEntry.id < before)
@@ -107,7 +107,7 @@ async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> i
 
 
 def _for_tenants(changed: Changed) -> Sequence[Changed]:
-    """Return a change as tenants see it: each what was, or is, its own."""
+    """Return a change as tenants see it: each only the state that was, or is, its own."""
     before, after = changed.before, changed.after
     if before is None or after is None or before.get("tenant") == after.get("tenant"):
         return [changed]

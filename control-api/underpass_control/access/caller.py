@@ -1,4 +1,4 @@
-"""Whoever has shown a token, or has signed in."""
+"""A caller: the holder of a token, or a user who has signed in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REPORTING_FOR_ALL = frozenset({Role.GATEWAY, Role.OPERATOR, Role.ADMINISTRATOR})
 
 
 class Kind(StrEnum):
-    """What somebody is known by."""
+    """How a caller is authenticated."""
 
     TOKEN = "token"  # noqa: S105 - a kind, not a secret
     # A session of a user.
@@ -28,14 +28,14 @@ class Credential:
 
 @dataclass(frozen=True)
 class Caller:
-    """Whoever has shown a token, or has signed in."""
+    """The holder of a token, or a user who has signed in."""
 
     credential: Credential
     name: str
     role: Role
     # The node that a gateway's or terminal's token is for.
     node: int | None
-    # Whose vehicles it sees; None: of the whole system.
+    # The tenant whose vehicles it sees; None: those of the whole system.
     tenant: str | None
     expires_ms: int | None
     # The user whose session it is.
@@ -44,7 +44,7 @@ class Caller:
     issuer: str | None = None
 
     def may_report_for(self, terminal: int) -> bool:
-        """Tell whether its role lets it speak for a terminal: gateways and operators do for all."""
+        """Tell whether its role may report for a terminal; gateways and operators may for all."""
         if self.role is Role.TERMINAL:
             return self.node == terminal
         return self.role in REPORTING_FOR_ALL

@@ -1,4 +1,4 @@
-"""Leave for nodes to be enrolled: one key for each token."""
+"""Permissions for nodes to enrol: each token for one key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def create_enrolment(
 
 
 async def get_enrolment(connection: AsyncConnection, enrolment: int) -> Row[Any] | None:
-    """Return what is shown of an enrolment."""
+    """Return an enrolment without its secrets."""
     query = select(*_SHOWN).where(Enrolment.id == enrolment)
     return (await connection.execute(query)).one_or_none()
 
@@ -79,7 +79,7 @@ async def revoke_enrolment(connection: AsyncConnection, enrolment: int, now_ms: 
 
 
 async def find_enrolment(connection: AsyncConnection, text: str, now_ms: int) -> Row[Any] | None:
-    """Return the enrolment of a token, whole, if it is neither expired nor revoked."""
+    """Return the whole enrolment of a token, if it is neither expired nor revoked."""
     query = select(Enrolment.__table__).where(
         Enrolment.digest == digest_of(text),
         Enrolment.revoked_ms.is_(None),
@@ -91,7 +91,7 @@ async def find_enrolment(connection: AsyncConnection, text: str, now_ms: int) ->
 async def use_enrolment(
     connection: AsyncConnection, enrolment: int, key_sha256: str, now_ms: int
 ) -> bool:
-    """Give an enrolment to a key, if no key has it; return whether it has been given."""
+    """Assign an enrolment to a key, if no key has it; return whether that was done."""
     change = (
         update(Enrolment)
         .where(
@@ -105,10 +105,10 @@ async def use_enrolment(
 
 
 async def end_earlier(connection: AsyncConnection, node: int, enrolment: int, now_ms: int) -> None:
-    """Revoke what other keys have used to become a node, as another one is it now.
+    """Revoke the other used enrolments of a node, since another key is now the node.
 
-    A key may come again with its token, and would be given a new certificate of the number: the
-    one of a vehicle's stolen or replaced equipment, too.
+    Otherwise a key of stolen or replaced equipment could come again with its token and get a new
+    certificate for the node's number.
     """
     await connection.execute(
         update(Enrolment)

@@ -1,4 +1,4 @@
-"""Who has shown a secret, and whether it still counts."""
+"""Finds the caller of a secret, and whether the secret is still in force."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from underpass_control.access.caller import Caller, Credential, Kind
 
 
 async def find_caller(connection: AsyncConnection, text: str, now_ms: int) -> Caller | None:
-    """Return whose token, or cookie of a session, this is; None if nobody's, or no longer."""
+    """Return the caller of a token or a session's cookie; None if there is none in force."""
     if text.startswith(sessions.PREFIX):
         return await sessions.find_session(connection, text, now_ms)
     return await tokens.find_token(connection, text, now_ms)
@@ -20,7 +20,7 @@ async def find_caller(connection: AsyncConnection, text: str, now_ms: int) -> Ca
 async def in_force(
     connection: AsyncConnection, credentials: Collection[Credential], now_ms: int
 ) -> set[Credential]:
-    """Return which of some tokens and sessions still count."""
+    """Return which of some tokens and sessions are still in force."""
     found: set[Credential] = set()
     for kind, good in (
         (Kind.TOKEN, tokens.tokens_in_force),

@@ -1,4 +1,4 @@
-"""Passwords: hashed by Argon2id (RFC 9106), a few at a time, as each takes 64 MiB."""
+"""Passwords: hashed by Argon2id (RFC 9106), a few at a time, since each hash takes 64 MiB."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class PasswordError(ValueError):
 
 
 class BusyError(RuntimeError):
-    """More passwords wait to be hashed than may."""
+    """Too many passwords wait to be hashed."""
 
 
 class Passwords:
-    """Hashes and verifies passwords; memory and threads are bounded however many ask."""
+    """Hashes and verifies passwords, within bounds of memory and threads."""
 
     def __init__(self) -> None:
         self._working = asyncio.Semaphore(_AT_ONCE)
         self._waiting = 0
-        # A hash of nobody's password: unknown names cost what known ones do.
+        # Verified for unknown names, so that they take as long as known ones.
         self._nobodys: str | None = None
 
     async def hash(self, password: str) -> str:
@@ -47,7 +47,7 @@ class Passwords:
         return await self._work(lambda: _HASHER.hash(text))
 
     async def is_right(self, password: str, hashed: str | None) -> bool:
-        """Tell whether a password is the one of a hash; None is nobody's, and takes as long.
+        """Tell whether a password matches a hash; None matches nothing, but takes as long.
 
         Raises:
             BusyError: Too many wait already.
@@ -64,14 +64,14 @@ class Passwords:
         self._waiting += 1
         try:
             async with self._working:
-                # Who no longer waits still has a thread and its memory until it is done.
+                # A caller that no longer waits still has a thread and its memory until the end.
                 return await asyncio.shield(asyncio.create_task(asyncio.to_thread(work)))
         finally:
             self._waiting -= 1
 
 
 def checked(password: str) -> str:
-    """Return a new password as it is hashed: the same whichever keyboard has typed it.
+    """Return a new password normalised for hashing: the same whichever keyboard has typed it.
 
     Raises:
         PasswordError: It is too short or too long.

@@ -1,4 +1,4 @@
-"""Users who sign in by a provider: it says who they are, and what they are granted, each time."""
+"""Users who sign in by a provider: at each sign-in it tells who they are and what they may do."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from underpass_control.storage.models import User
 
 
 class ProvidedError(ValueError):
-    """Somebody whom the provider knows cannot sign in here; the text says why."""
+    """A user of the provider cannot sign in here; the text says why."""
 
 
 @dataclass(frozen=True)
 class Provided:
-    """Somebody, as the provider says it."""
+    """A user, as the provider describes them."""
 
     issuer: str
     subject: str
-    # As people know the user; another may be given it at the provider, but not here.
+    # The user's name for people; the provider may give it to another user later, this service not.
     name: str
-    # The address that the browser asks from.
+    # The browser's address.
     address: str
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A user who may sign in: its number, and the sessions that end as its grant has changed."""
+    """A user who may sign in: its number, and the sessions that end because its grant changed."""
 
     user_id: int
     ended: Collection[int]
@@ -44,7 +44,7 @@ class Taken:
 async def take_in(
     connection: AsyncConnection, who: Provided, role: Role, tenant: str | None, now_ms: int
 ) -> Taken:
-    """Make the user, or have it be what the provider says now.
+    """Make the user, or update it to what the provider says now.
 
     Raises:
         ProvidedError: There is no such tenant, or the name is another user's.
@@ -81,7 +81,7 @@ async def take_in(
 
 
 async def turn_away(connection: AsyncConnection, who: Provided, now_ms: int) -> list[int]:
-    """Remove the user, to whom nothing is granted any more; return the sessions that end by it."""
+    """Remove a user to whom nothing is granted any more; return the sessions that end by it."""
     before = await _known(connection, who)
     if before is None:
         return []

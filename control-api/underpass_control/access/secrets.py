@@ -1,4 +1,4 @@
-"""Secrets that are shown once and kept as a hash: tokens, and what is in a session's cookie."""
+"""Secrets that are shown once and stored as a hash: tokens, and the secrets of session cookies."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def new_secret(prefix: str) -> str:
 
 
 def digest_of(text: str) -> bytes:
-    """Return what is kept of a secret: its SHA-256, which is enough for 256 random bits."""
+    """Return the hash stored of a secret: its SHA-256, which is enough for 256 random bits."""
     # A cookie may have bytes that are no UTF-8.
     return hashlib.sha256(text.encode(errors="surrogateescape")).digest()

@@ -1,6 +1,6 @@
 """Sessions of users who have signed in.
 
-A session ends when it has not been used for a while, at a fixed time after signing in, when its
+A session ends when it has not been used for a while; at a fixed time after signing in; and when its
 user signs out, is removed, or gets another role, tenant or password.
 """
 
@@ -19,7 +19,7 @@ from underpass_control.roles import Role
 from underpass_control.storage.models import User, UserSession
 
 PREFIX = "ups_"
-# Sessions of one user; the oldest ends for another.
+# The most sessions of one user; a further one ends the oldest.
 _MOST_OF_USER = 20
 
 
@@ -52,7 +52,7 @@ async def begin_session(
 
 
 async def find_session(connection: AsyncConnection, text: str, now_ms: int) -> Caller | None:
-    """Return whose session this is; None if nobody's, or no longer."""
+    """Return the caller of a session; None if there is none in force."""
     query = (
         select(
             UserSession.id, UserSession.expires_ms, UserSession.user_id,
@@ -79,7 +79,7 @@ async def find_session(connection: AsyncConnection, text: str, now_ms: int) -> C
 async def sessions_in_force(
     connection: AsyncConnection, ids: Collection[int], now_ms: int
 ) -> set[int]:
-    """Return which of some sessions last."""
+    """Return which of some sessions are in force."""
     query = select(UserSession.id).where(UserSession.id.in_(ids), _lasts(now_ms))
     return set(await connection.scalars(query))
 
@@ -87,9 +87,9 @@ async def sessions_in_force(
 async def touch_sessions(
     connection: AsyncConnection, ids: Collection[int], now_ms: int, idle_ms: int
 ) -> None:
-    """Have sessions that have just been used last for `idle_ms` from now, if they still do.
+    """Extend sessions that have just been used to `idle_ms` from now, if they are in force.
 
-    None ends sooner by this, if another replica has just done the same with a later `now_ms`.
+    This never shortens a session that another replica has just extended with a later `now_ms`.
     """
     until_ms = now_ms + idle_ms
     for capped in (False, True):
@@ -120,10 +120,10 @@ async def prune_sessions(connection: AsyncConnection, before_ms: int, *, limit: 
 
 
 def csrf_token_of(secret: str) -> str:
-    """Return what a changing request of a session must show beside its cookie.
+    """Return the token that a changing request of a session must show beside its cookie.
 
-    Only a page of the service can read it, out of an answer; another site that has a browser send
-    the cookie along does not know it. It is derived from the cookie's secret, so it ends with it.
+    Only a page of the service can read it, from an answer; another site that makes a browser send
+    the cookie does not know it. It is derived from the cookie's secret, so it ends with that.
     """
     return hmac.new(secret.encode(), b"underpass csrf", hashlib.sha256).hexdigest()
 

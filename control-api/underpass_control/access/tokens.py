@@ -29,7 +29,7 @@ async def create_token(
     expires_ms: int | None,
     tenant: str | None = None,
 ) -> tuple[int, str]:
-    """Make a token; return its number and itself: it is not stored and cannot be shown again."""
+    """Make a token; return its number and the token, which is not stored or shown again."""
     text = new_secret(PREFIX)
     values = {
         "name": name,
@@ -55,7 +55,7 @@ async def revoke_token(connection: AsyncConnection, token_id: int, now_ms: int) 
 
 
 async def revoke_tokens_of(connection: AsyncConnection, terminal: int, now_ms: int) -> None:
-    """Revoke the tokens of a terminal: they are not those of another one with its number."""
+    """Revoke the tokens of a terminal, so that they do not hold for a later one of its number."""
     await connection.execute(
         update(Token)
         .where(
@@ -68,14 +68,14 @@ async def revoke_tokens_of(connection: AsyncConnection, terminal: int, now_ms: i
 
 
 async def get_token(connection: AsyncConnection, token_id: int) -> Row[Any] | None:
-    """Return what is known of a token, but for its hash."""
+    """Return a token's row without its hash."""
     return (await connection.execute(select(*_SHOWN).where(Token.id == token_id))).one_or_none()
 
 
 async def page_of_tokens(
     connection: AsyncConnection, *, after: int | None, limit: int | None
 ) -> Sequence[Row[Any]]:
-    """Return tokens behind a number, in order, but for their hashes."""
+    """Return tokens behind a number, in order, without their hashes."""
     query = select(*_SHOWN).order_by(Token.id).limit(limit)
     if after is not None:
         query = query.where(Token.id > after)
@@ -83,8 +83,8 @@ async def page_of_tokens(
 
 
 async def find_token(connection: AsyncConnection, text: str, now_ms: int) -> Caller | None:
-    """Return whose token this is; None if nobody's, or no longer."""
-    # What is looked up is a hash of what was sent, so how long it takes tells nothing of tokens.
+    """Return the caller of a token; None if there is none in force."""
+    # The look-up is by the hash of the sent text, so its duration tells nothing about tokens.
     row = (
         await connection.execute(
             select(*_SHOWN).where(Token.digest == digest_of(text), is_in_force(now_ms))

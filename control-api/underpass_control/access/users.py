@@ -30,21 +30,21 @@ def user_state(row: Row[Any]) -> dict[str, Any]:
 
 
 async def get_user(connection: AsyncConnection, name: str) -> Row[Any] | None:
-    """Return what is known of a user, but for the password's hash."""
+    """Return a user's row without the password's hash."""
     return (await connection.execute(select(*_SHOWN).where(User.name == name))).one_or_none()
 
 
 async def password_hash_of(connection: AsyncConnection, name: str) -> tuple[int, str] | None:
-    """Return a user's number and the hash of the password; None where there is no password."""
+    """Return a user's number and the password's hash; None if there is no password."""
     query = select(User.id, User.password_hash).where(User.name == name, User.issuer.is_(None))
     row = (await connection.execute(query)).one_or_none()
     return None if row is None else (row.id, row.password_hash)
 
 
 async def lock_user(connection: AsyncConnection, name: str) -> None:
-    """Have others who change a user wait until the transaction ends.
+    """Make other changes of a user wait until the transaction ends.
 
-    What they change ends the sessions that they see: one that begins meanwhile would go on.
+    A change ends the sessions that it sees; a session that begins meanwhile would continue.
     """
     # SQLite has no other way to lock than to write.
     same = update(User).where(User.name == name).values(revision=User.revision)
@@ -113,8 +113,8 @@ async def remove_user(
     Raises:
         RevisionError: `revision` is given and is not the user's.
     """
-    # The user first, then the sessions, as whoever changes one or signs in: two who wait for each
-    # other would both fail, and a session that begins meanwhile would end untold.
+    # Lock the user first, then the sessions, in the same order as changes and sign-ins: otherwise
+    # two could deadlock, and a session that begins meanwhile would end without being reported.
     same = update(User).where(*_at(user_id, revision)).values(revision=User.revision)
     locked = await connection.execute(same)
     if revision is not None and not locked.rowcount:
@@ -152,8 +152,8 @@ async def get_tenant(connection: AsyncConnection, tenant: str) -> Row[Any] | Non
 async def lock_tenant(connection: AsyncConnection, tenant: str) -> Row[Any] | None:
     """Return a tenant, locked so that nothing is given to it meanwhile."""
     if connection.dialect.name == "sqlite":
-        # It has no other way to lock than to write. PostgreSQL has: who writes first and locks then
-        # would wait for one that reads the tenant and is about to rename it, and that one for it.
+        # SQLite can lock only by writing. On PostgreSQL, writing before locking could deadlock with
+        # a transaction that has read the tenant and is about to rename it.
         same = update(Tenant).where(Tenant.id == tenant).values(name=Tenant.name)
         await connection.execute(same)
     query = select(Tenant.__table__).where(Tenant.id == tenant).with_for_update()
@@ -172,7 +172,7 @@ async def put_tenant(connection: AsyncConnection, tenant: str, name: str) -> boo
 async def belongings_of(connection: AsyncConnection, tenant: str, now_ms: int) -> str | None:
     """Return what belongs to a tenant, for people; None if nothing does.
 
-    A token that is revoked or has expired is only a record of one.
+    Revoked and expired tokens do not count.
     """
     for what, column, *where in (
         ("vehicles", Terminal.tenant_id),
@@ -187,7 +187,7 @@ async def belongings_of(connection: AsyncConnection, tenant: str, now_ms: int) -
 
 
 async def remove_tenant(connection: AsyncConnection, tenant: str, now_ms: int) -> None:
-    """Delete a tenant to which nothing belongs, with what is left of its tokens.
+    """Delete a tenant to which nothing belongs, with its revoked and expired tokens.
 
     Raises:
         IntegrityError: Users or tokens in force belong to it.

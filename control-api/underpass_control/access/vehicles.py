@@ -1,4 +1,4 @@
-"""Keeps `Events` told of which tenant each vehicle belongs to, as the database has it."""
+"""Tells `Events` which tenant each vehicle belongs to, from the database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAIN_AFTER_S = 0.5
 class VehiclesOfTenants:
     """Reads the tenants of all vehicles at the start, and again after each interruption.
 
-    Changes that come meanwhile, and later ones, `Events` takes in itself.
+    `Events` itself follows the changes that come meanwhile and later.
     """
 
     def __init__(self, database: Database, events: Events) -> None:
@@ -56,12 +56,12 @@ class VehiclesOfTenants:
                     rows = await connection.execute(select(Terminal.node, Terminal.tenant_id))
                     found = {row.node: row.tenant_id for row in rows}
             except Exception as error:
-                # Nobody looks at this task: whatever it is, they are read again.
+                # No caller waits for this task: after any error the vehicles are read again.
                 is_lost = isinstance(error, DatabaseLostError)
                 _LOG.warning("vehicles are not read", error=str(error), exc_info=not is_lost)
                 await asyncio.sleep(_AGAIN_AFTER_S)
                 self._due.set()
                 continue
             if not self._due.is_set():
-                # What was read before another interruption may be older than what it hid.
+                # After another interruption this reading may be older than the missed changes.
                 self._events.know_tenants(found)

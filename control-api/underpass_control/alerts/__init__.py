@@ -1,1 +1,1 @@
-"""Alerts: what is wrong with a fleet by an operator's rules, since when, and who is told."""
+"""Alerts: faults of a fleet by an operator's rules, since when, and the targets notified."""

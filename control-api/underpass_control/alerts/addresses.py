@@ -1,8 +1,8 @@
 """Where webhooks may go: to no address within the operator's own networks, unless allowed.
 
-Who may set a webhook could otherwise have the service ask what only it can reach (server-side
-request forgery). Names are looked up at each connection, and the address that was judged is the
-one that is connected to, so that a name whose address changes gains nothing.
+Otherwise a user who may set a webhook could make the service send requests to hosts that only it
+can reach (server-side request forgery). Names are looked up at each connection, and the connection
+goes to the address that was checked, so a name that changes its address gains nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-# All that is public (IANA's registry of IPv6). The rest is reserved, also where the library takes
-# it for global, as it does site-local and IPv4-compatible addresses.
+# All public addresses (IANA's registry of IPv6). The rest is reserved, even if the library calls it
+# global, as it does site-local and IPv4-compatible addresses.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # RFC 6052.
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Where cloud providers tell a host its credentials, as `gateway/edge/src/dial/policy.rs` has them:
-# some are public by their number, and the networks of the others may be allowed for what else is
-# in them.
+# Addresses where cloud providers give a host its credentials, the same as in
+# `gateway/edge/src/dial/policy.rs`. Some of them are public, and the networks of the others may be
+# allowed for the sake of other hosts.
 _METADATA = frozenset(
     ip_address(text)
     for text in (
@@ -35,21 +35,21 @@ _METADATA = frozenset(
     )
 )
 
-# As many as there may be webhooks, each of which is sent one message at a time.
+# As many as webhooks, each of which is sent one message at a time.
 _LOOKED_UP_AT_ONCE = 20
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
 
 class AddressError(OSError):
-    """A webhook's address is not allowed, or is none; the text says what to do."""
+    """A webhook's address is not allowed, or is malformed; the text says what to do."""
 
 
 def check_url(url: str, allowed: Networks) -> URL:
     """Return a webhook's URL, parsed.
 
     Raises:
-        AddressError: It is none for webhooks.
+        AddressError: It is not a URL for webhooks.
     """
     try:
         parsed = URL(url)
@@ -67,7 +67,7 @@ def check_url(url: str, allowed: Networks) -> URL:
 
 
 def check_address(text: str, allowed: Networks) -> None:
-    """Make sure that an address may be connected to.
+    """Check that the service may connect to an address.
 
     Raises:
         AddressError: It may not.
@@ -99,10 +99,10 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
 
 
 class CheckedResolver(AbstractResolver):
-    """Looks names up, and gives those addresses only that may be connected to.
+    """Looks names up, and returns only addresses to which the service may connect.
 
-    The threads are its own: a name server that does not answer would otherwise stop all else that
-    the service does in threads.
+    It has its own threads: otherwise a name server that does not answer would block everything else
+    that the service does in threads.
     """
 
     def __init__(self, allowed: Networks) -> None:
@@ -115,7 +115,7 @@ class CheckedResolver(AbstractResolver):
         """Return the addresses of a host.
 
         Raises:
-            AddressError: One of them is not allowed: such a name is not to be trusted at all.
+            AddressError: One of them is not allowed, so the whole name is refused.
         """
         kind, flags = socket.SOCK_STREAM, socket.AI_ADDRCONFIG
         look_up = partial(socket.getaddrinfo, host, port, family, kind, flags=flags)
@@ -136,7 +136,7 @@ class CheckedResolver(AbstractResolver):
         return found
 
     async def close(self) -> None:
-        """Look nothing up any more."""
+        """Stop looking up names."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -145,6 +145,6 @@ def _is_literal(host: str) -> bool:
         ip_address(host.split("%")[0])
     except ValueError:
         # Forms such as 127.1 or 0x7f000001, which connect() would take for addresses, are
-        # looked up like names, and what comes of that is judged.
+        # looked up like names, and the result is checked.
         return False
     return True

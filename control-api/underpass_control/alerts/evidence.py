@@ -1,4 +1,4 @@
-"""What the database has of all terminals, as the rules of alerts take it."""
+"""Reads the facts of all terminals from the database, for the rules of alerts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from underpass_control.storage.models import (
     Terminal,
 )
 
-# The sources that observe a link: a plan or an operator only says that it is not to be used.
+# The sources that observe a link; a plan or an operator only forbids its use.
 _SENSED = ("modem", "probing")
 
 
@@ -51,7 +51,7 @@ async def read(connection: AsyncConnection, now_ms: int) -> list[Facts]:
 
 
 async def _heard(connection: AsyncConnection) -> dict[int, int]:
-    """Return when the last report of each terminal's own came."""
+    """Return when the last report by each terminal itself came."""
     query = (
         select(LinkState.terminal, func.max(LinkState.received_ms).label("heard_ms"))
         .where(LinkState.node == LinkState.terminal)
@@ -61,7 +61,7 @@ async def _heard(connection: AsyncConnection) -> dict[int, int]:
 
 
 async def _nodes(connection: AsyncConnection) -> dict[int, tuple[str, int | None]]:
-    """Return which version terminals run, and when their certificates end."""
+    """Return which version each terminal runs, and when its certificate ends."""
     said = NodeReport
     query = select(said.terminal, said.version, said.certificate_end_ms)
     rows = await connection.execute(query.where(said.terminal.is_not(None)))
@@ -80,7 +80,7 @@ async def _losses(connection: AsyncConnection) -> dict[int, dict[Link, Loss]]:
     for terminal, link, since_ms, exit_ms in rows:
         losses = found.setdefault(terminal, {})
         loss = Loss(since_ms, exit_ms)
-        # Of several paths, the one that should have been back first.
+        # Of several paths, take the one that should have been back first.
         known = losses.get(Link(link), loss)
         losses[Link(link)] = min(known, loss, key=lambda one: one.due_ms)
     return found

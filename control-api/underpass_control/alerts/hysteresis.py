@@ -1,10 +1,10 @@
-"""When an alert fires, and when it is over: pure, from what was found wrong and the time.
+"""When an alert fires, and when it is over: pure functions of the faults found and the time.
 
 A condition that comes and goes with each look is one alert: it has to hold for the rule's `for`
-before it fires, and to be gone for its `keep firing for` before it is resolved, as Prometheus has
-it. Since when it holds, or is gone, is in the database: processes that look in turn, and one that
-starts again, go on from there. While none looks, nothing is reported either, so that a condition
-found before and after counts as having held.
+before it fires, and to be gone for its `keep firing for` before it is resolved, as in Prometheus.
+The times since when it holds, or is gone, are in the database: processes that look in turn, and one
+that restarts, continue from there. While no process looks, no reports are taken in either, so a
+condition found before and after counts as having held.
 
 Times are UTC in ms since the Unix epoch.
 """
@@ -19,7 +19,7 @@ from underpass_control.alerts.rules import Rule, Subject
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """An alert that fires, and since when its condition is gone, if it is."""
+    """A firing alert, and since when its condition is gone, if it is."""
 
     subject: Subject
     gone_ms: int | None
@@ -27,12 +27,12 @@ class Firing:
 
 @dataclass(slots=True)
 class Verdict:
-    """What a look changes.
+    """The changes that a look makes.
 
     Attributes:
-        fire: alerts that begin, with what is wrong; their conditions pend no longer.
+        fire: alerts that begin, with the fault; their conditions are no longer pending.
         pend: conditions that hold from now on, and do not fire yet.
-        forget: other conditions that pend no longer.
+        forget: other conditions that are no longer pending.
         back: alerts whose condition holds again before they were resolved.
         gone: alerts whose condition does not hold from now on.
         resolve: alerts that are over.
@@ -54,14 +54,14 @@ def judge(
     quiet: Collection[int],
     now_ms: int,
 ) -> Verdict:
-    """Return what a look changes.
+    """Return the changes that a look makes.
 
     Args:
         rules: all rules, by number.
-        found: what is wrong now, by these rules, in words.
-        pending: since when conditions hold that do not fire yet.
-        firing: the alerts that fire, by number.
-        quiet: terminals in maintenance: what fires for them is over at once.
+        found: the faults now, by these rules, in words.
+        pending: conditions that do not fire yet, and since when each holds.
+        firing: the firing alerts, by number.
+        quiet: terminals in maintenance: their alerts are over at once.
         now_ms: the time of the look.
     """
     verdict = Verdict()

@@ -1,4 +1,4 @@
-"""Sends messages of alerts by e-mail, over the operator's own mail server."""
+"""Sends messages of alerts by e-mail, through the operator's own mail server."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class MailError(Exception):
 
 @dataclass(frozen=True)
 class MailServer:
-    """Where mails are handed in, and from whom they are.
+    """The server that takes mails, and their sender.
 
     Attributes:
         host: of the server.
         port: of it.
-        is_tls: whether TLS is spoken from the first byte; else once the server offers STARTTLS.
-        sender: the address that mails are from.
-        user: who signs in; empty: nobody does.
+        is_tls: whether TLS is used from the first byte; otherwise once the server offers STARTTLS.
+        sender: the address of the sender.
+        user: the user who signs in; empty: no sign-in.
         password: of the user. It is sent over TLS only.
     """
 
@@ -47,7 +47,7 @@ def mail_server_of(url: str, sender: str) -> MailServer:
     """Return the server of an URL: `smtp://HOST`, `smtps://USER:PASSWORD@HOST:PORT`.
 
     Raises:
-        ValueError: It is none, or the sender is no address.
+        ValueError: It is malformed, or the sender is no address.
     """
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/"):
@@ -69,7 +69,7 @@ def mail_address(text: str) -> str:
         ValueError: It is none.
     """
     address = text.removeprefix("mailto:")
-    # What begins an encoded word (RFC 2047) would become another address in the header.
+    # The start of an encoded word (RFC 2047) would become another address in the header.
     if _ADDRESS.fullmatch(address) is None or "=?" in address:
         raise ValueError(f"{address!r} is no address of the form name@example.com")
     return address
@@ -84,17 +84,17 @@ def mail_of(server: MailServer, recipient: str, number: int, body: str) -> Email
     subjects = [one.get("alert") or one["rollout"] for one in news]
     mail = EmailMessage()
     mail["From"], mail["To"] = server.sender, recipient
-    # A header has no line breaks, and the text none of its own.
+    # A header must have no line breaks, and this text has none of its own.
     subject = f"Underpass: {count}{first['event']}: {subjects[0]['text']}"
     mail["Subject"] = " ".join(subject.split())[:200]
     mail["Date"] = formatdate(usegmt=True)
-    # The same when it comes again, so that it can be recognised.
+    # The same at each try, so that a repeated mail can be recognised.
     mail["Message-ID"] = f"<alert-message-{number}@{server.sender.rpartition('@')[2]}>"
     mail["Auto-Submitted"] = "auto-generated"
     lines: list[str] = []
     for one, subject_of in zip(news, subjects, strict=True):
         lines.append(f"event: {one['event']}")
-        # What a terminal has said is in some values: no line but these begins with a name.
+        # Some values come from terminals: only the lines made here may begin with a name.
         values = ((name, " ".join(str(value).split())) for name, value in subject_of.items())
         lines += [f"{name}: {value}" for name, value in values]
         lines.append("")
@@ -105,10 +105,10 @@ def mail_of(server: MailServer, recipient: str, number: int, body: str) -> Email
 
 
 def send(server: MailServer, mail: EmailMessage) -> None:
-    """Hand a mail in; it blocks for some seconds at most per step.
+    """Send a mail to the server; blocks for a few seconds per step at most.
 
     Raises:
-        MailError: The server is not reached, or has refused it.
+        MailError: The server cannot be reached, or refuses the mail.
     """
     context = ssl.create_default_context()
     try:

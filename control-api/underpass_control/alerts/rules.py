@@ -1,4 +1,4 @@
-"""What is wrong, by rules: pure, from facts of terminals and the time.
+"""The faults by the rules of alerts: pure functions of facts about terminals and the time.
 
 Times are UTC in ms since the Unix epoch, amounts bits.
 """
@@ -15,15 +15,15 @@ from underpass_control.instants import moment_of, rfc3339
 
 
 class RuleKind(StrEnum):
-    """What a rule looks for; each but `VERSION` has a limit in seconds."""
+    """The condition of a rule; each but `VERSION` has a limit in seconds."""
 
-    # Nothing has come of a terminal itself for longer.
+    # No report by a terminal itself has come for longer.
     UNHEARD = "unheard"
-    # A link is lost for longer than was predicted, by more.
+    # A link is lost for longer than predicted, by more than the limit.
     LINK_DOWN = "link-down"
-    # A terminal owes more than its beam's link carries in so long.
+    # A terminal owes more than its beam's link carries in that time.
     DEBT = "debt"
-    # A terminal's certificate ends within so long, or has ended.
+    # A terminal's certificate ends within that time, or has ended.
     CERTIFICATE = "certificate"
     # A terminal runs another version of the software than the rule names.
     VERSION = "version"
@@ -36,12 +36,12 @@ class Rule:
     Attributes:
         id: its number.
         name: an operator's name of it.
-        kind: what it looks for.
+        kind: of its condition.
         limit_ms: its limit; 0 for a kind without one.
         beam: None where it is for all beams.
         for_ms: for how long its condition has to hold before it fires.
-        keep_firing_for_ms: for how long that has to be gone before what fires is resolved.
-        version: of the software that terminals are to run, for a rule of that kind.
+        keep_firing_for_ms: for how long the condition has to be gone before alerts are resolved.
+        version: of the software that terminals should run, for a rule of that kind.
     """
 
     id: int
@@ -56,7 +56,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss of link that lasts, and when it was predicted to end, if it was predicted."""
+    """A present loss of link, and when it was predicted to end, if it was predicted."""
 
     since_ms: int
     predicted_exit_ms: int | None
@@ -71,18 +71,18 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a terminal.
+    """The facts about a terminal.
 
     Attributes:
         terminal: its node number.
         beam: its beam.
-        heard_ms: when the last report of its own came; None: none has come yet.
+        heard_ms: when its last own report came; None: none has come yet.
         losses: its links that are lost.
-        owes: by link, what it owes, bits.
-        capacity_bps: by link, what the beam carries.
+        owes: by link, its debt in bits.
+        capacity_bps: by link, the capacity of the beam.
         is_quiet: it, or its beam, is in maintenance.
-        version: of the software that it runs; None: it has not said.
-        certificate_end_ms: when its certificate ends; None: it has none, or has not said.
+        version: of the software that it runs; None: it has not reported it.
+        certificate_end_ms: when its certificate ends; None: it has none, or has not reported it.
     """
 
     terminal: int
@@ -97,7 +97,7 @@ class Facts:
 
 
 class Subject(NamedTuple):
-    """What an alert is about: by which rule, of which terminal, on which link (empty: neither)."""
+    """The subject of an alert: its rule, terminal and link (empty: not about a link)."""
 
     rule: int
     terminal: int
@@ -105,7 +105,7 @@ class Subject(NamedTuple):
 
 
 def wrong(rules: Iterable[Rule], facts: Iterable[Facts], now_ms: int) -> dict[Subject, str]:
-    """Return what is wrong now, in words."""
+    """Return the present faults, in words."""
     in_order = tuple(rules)
     found: dict[Subject, str] = {}
     for one in facts:
@@ -120,7 +120,7 @@ def wrong(rules: Iterable[Rule], facts: Iterable[Facts], now_ms: int) -> dict[Su
 
 def _unheard(one: Facts, rule: Rule, now_ms: int) -> Iterator[tuple[str, str]]:
     if one.heard_ms is not None and now_ms - one.heard_ms > rule.limit_ms:
-        # Said without the time that has passed: it would be another text each time.
+        # The text leaves out the time that has passed: it would differ each time.
         yield "", f"nothing has come from terminal {one.terminal} for {_seconds(rule.limit_ms)}"
 
 
@@ -155,8 +155,8 @@ def _certificate(one: Facts, rule: Rule, now_ms: int) -> Iterator[tuple[str, str
 
 
 def _version(one: Facts, rule: Rule, _now_ms: int) -> Iterator[tuple[str, str]]:
-    # Another, not an older one: versions that are not the operator's choice have no order that the
-    # service could know, and no terminal can have others look outdated.
+    # Any other version counts, not only an older one: the service cannot order versions, and so no
+    # terminal can make the others look outdated.
     if one.version is not None and one.version != rule.version:
         yield "", f"terminal {one.terminal} runs version {one.version}, not {rule.version}"
 

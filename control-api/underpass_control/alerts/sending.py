@@ -1,8 +1,8 @@
 """Sends messages of alerts: signed to webhooks, or by mail; again after a failure, within bounds.
 
-A message is in the database until it has been taken, so a restart loses none; one may come twice,
-with the same number. Each target is sent to by itself, one message after the other: who answers
-slowly or is away keeps nobody else waiting.
+A message stays in the database until its target has accepted it, so a restart loses none; it may
+come twice, with the same number. Each target is served separately, one message after the other: a
+target that is slow or away delays no other.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
 _LOOK_EVERY_S = 1.0
-# Mails that are handed in at once. The threads are their own: a mail server that hangs would
-# otherwise stop all else that the service does in threads.
+# Mails that are sent at once. They have their own threads: otherwise a mail server that hangs would
+# block everything else that the service does in threads.
 _MAILS_AT_ONCE = 4
-# A target that answers more slowly has not taken the message.
+# A target that answers more slowly counts as not having accepted the message.
 _WITHIN_S = 10.0
-# No other process sends what this one has begun to, for so long.
+# For this long, no other process sends a message that this one has begun to send.
 _CLAIMED_MS = 60_000
-# A message that is older is given up.
+# Older messages are given up.
 OLDEST_S = 86_400.0
 _NOT_SENT = "messages of alerts are not sent"
 
 
 class Sending:
-    """Sends what waits to be sent."""
+    """Sends the waiting messages."""
 
     def __init__(
         self,
@@ -50,20 +50,20 @@ class Sending:
         allowed: Networks,
         mail_server: MailServer | None = None,
     ) -> None:
-        """Take the networks, not public, that webhooks may go to, and where mails are handed in."""
+        """Take the non-public networks that webhooks may go to, and the mail server."""
         self._mail_server = mail_server
         self._database = database
         self._metrics = metrics
         self._allowed = allowed
         self._mailing = ThreadPoolExecutor(_MAILS_AT_ONCE, thread_name_prefix="mail")
-        # The targets that are being sent to.
+        # The targets to which messages are being sent.
         self._busy: set[int] = set()
 
     async def send_for_ever(self) -> None:
-        """Send what is due, until cancelled."""
+        """Send the messages that are due, until cancelled."""
         resolver = CheckedResolver(self._allowed)
         connector = TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True)
-        # `trust_env` is off: a proxy would connect where it likes.
+        # `trust_env` is off: a proxy could connect anywhere.
         timeout = ClientTimeout(total=_WITHIN_S)
         try:
             async with (
@@ -73,11 +73,11 @@ class Sending:
                 await repeat(_NOT_SENT, _LOOK_EVERY_S, lambda: self._send_due(session, group))
         finally:
             self._mailing.shutdown(wait=False, cancel_futures=True)
-            # A connector closes the resolver that it has made itself, and no other.
+            # A connector closes only a resolver that it has made itself.
             await resolver.close()
 
     async def _send_due(self, session: ClientSession, group: asyncio.TaskGroup) -> None:
-        """Begin to send to all targets for which something is due."""
+        """Begin to send to all targets with a message due."""
         async with self._database.reading() as connection:
             due = await alerts.due(connection, self._database.clock.now_ms())
         for target in due - self._busy:
@@ -85,20 +85,20 @@ class Sending:
             group.create_task(self._send_to(session, target))
 
     async def _send_to(self, session: ClientSession, target: int) -> None:
-        """Send a target what is due for it."""
+        """Send a target its due messages."""
         try:
             while await self._send_next(session, target):
                 pass
         except DatabaseLostError as error:
             _LOG.warning(_NOT_SENT, target=target, error=str(error))
         except Exception:
-            # The others go on. The message comes again once it is no longer claimed.
+            # Other targets continue. The message is sent again once its claim has expired.
             _LOG.exception(_NOT_SENT, target=target)
         finally:
             self._busy.discard(target)
 
     async def _send_next(self, session: ClientSession, target: int) -> bool:
-        """Send a target its next message, if one is due; tell whether it has taken one."""
+        """Send a target its next message, if one is due; tell whether it accepted it."""
         now_ms = self._database.clock.now_ms()
         async with self._database.transaction() as connection:
             message = await alerts.claim(connection, target, now_ms, until_ms=now_ms + _CLAIMED_MS)
@@ -142,7 +142,7 @@ class Sending:
         }
         try:
             url = check_url(message.url, self._allowed)
-            # What it answers is not read: it could be endless.
+            # The body of the answer is not read: it could be endless.
             async with session.post(
                 url, data=body, headers=headers, allow_redirects=False
             ) as answer:
@@ -152,18 +152,18 @@ class Sending:
         except TimeoutError:
             return f"it does not answer within {_WITHIN_S:.0f} s"
         except ClientConnectorError as error:
-            # The client's own words leave out why an address was refused.
+            # The client's error text does not say why an address was refused.
             return str(error.os_error) or type(error).__name__
         except (AddressError, ClientError, OSError, ValueError) as error:
             return str(error) or type(error).__name__
 
 
 def signature(secret: str, seconds: int, body: bytes) -> str:
-    """Return what a message is signed with: HMAC-SHA-256 (RFC 2104) of its time and body."""
+    """Return a message's signature: HMAC-SHA-256 (RFC 2104) of its time and body."""
     signed = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256)
     return f"t={seconds},v1={signed.hexdigest()}"
 
 
 def _printable(text: str) -> str:
-    """Return a text without what a database or a page might not take: it comes from others."""
+    """Return a text from outside without characters that a database or page may not take."""
     return "".join(one if one.isprintable() else " " for one in text)

@@ -1,7 +1,7 @@
-"""Looks every few seconds what is wrong by the rules, and has it told.
+"""Evaluates the rules of alerts every few seconds, and sends the news.
 
-Every process looks. An alert fires once whoever finds it first, since the database has one that
-fires of each rule, terminal and link at most; only who has made it, or ended it, tells of it.
+Every process does so. An alert fires only once, since the database allows one firing alert for each
+rule, terminal and link; only the process that has made or ended it sends the news.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ T = TypeVar("T")
 async def watch_for_ever(
     database: Database, changes: Changes, metrics: Metrics, every_s: float
 ) -> None:
-    """Look, now and so often, until cancelled."""
+    """Look now and repeatedly, until cancelled."""
     await repeat("alerts are not looked for", every_s, lambda: look(database, changes, metrics))
 
 
 async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
-    """Have fire what is wrong, and end what is no longer."""
+    """Start alerts for new faults, and end those whose fault is gone."""
     now_ms = database.clock.now_ms()
     async with database.reading() as connection:
         rules = await alerts.rules(connection)
@@ -49,17 +49,17 @@ async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
     found: dict[Subject, str] = {}
     for portion in _portions(facts):
         found |= wrong(rules, portion, now_ms)
-        # A hundred rules and ten thousand terminals take a second: others have their turn.
+        # A hundred rules and ten thousand terminals take a second: let other tasks run meanwhile.
         await asyncio.sleep(0)
     quiet = {one.terminal for one in facts if one.is_quiet}
     verdict = judge({rule.id: rule for rule in rules}, found, pending, firing, quiet, now_ms)
     metrics.alerts_firing.set(len(firing) + len(verdict.fire) - len(verdict.resolve))
     await _remember(changes, verdict, now_ms)
-    # In order: processes that look at the same time would otherwise lock each other out.
+    # In order, so that processes that look at the same time do not deadlock.
     for some in _portions(sorted(verdict.fire.items())):
         async with _turn(changes) as (connection, publish):
             fired = await alerts.fire(connection, dict(some), rules, now_ms)
-            # With it: what could not fire has held no less long.
+            # In the same transaction: if the alert is not stored, its condition stays pending.
             await alerts.forget(connection, [one for one, _ in some if one in pending])
             await _tell(connection, publish, metrics, "firing", fired, now_ms)
         metrics.alerts_fired.inc(len(fired))
@@ -70,7 +70,7 @@ async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
 
 
 async def _remember(changes: Changes, verdict: Verdict, now_ms: int) -> None:
-    """Store since when conditions hold and are gone, for later looks of whichever process."""
+    """Store since when conditions hold and are gone, for later looks of any process."""
     writes: list[tuple[Sequence[Any], Callable[[AsyncConnection, Any], Awaitable[None]]]] = [
         (verdict.pend, lambda connection, some: alerts.pend(connection, some, now_ms)),
         (verdict.forget, alerts.forget),
@@ -90,7 +90,7 @@ def _portions(of: Sequence[T]) -> Iterator[Sequence[T]]:
 
 @asynccontextmanager
 async def _turn(changes: Changes) -> AsyncIterator[tuple[AsyncConnection, Publish]]:
-    """Begin a transaction, after which others have as long for theirs: SQLite has one writer."""
+    """Begin a transaction; then give others as much time as it took: SQLite has one writer."""
     began = time.monotonic()
     async with changes.transaction() as opened:
         yield opened
@@ -105,7 +105,7 @@ async def _tell(
     rows: Sequence[Row[Any]],
     now_ms: int,
 ) -> None:
-    """Tell of alerts that have begun or are over: those who follow, and all targets."""
+    """Announce alerts that have begun or are over to followers and to all targets."""
     news = [News(event, alerts.shown(row)) for row in rows]
     for change in listed("alerts", (one.subject for one in news)):
         publish(change)

@@ -1,1 +1,1 @@
-"""A terminal tells itself which blockages it will meet."""
+"""On board a vehicle: the terminal announces its own blockages ahead."""

@@ -1,4 +1,4 @@
-"""What a terminal announces of the blockages ahead, and when it has to say it again."""
+"""The announcements that a terminal makes of blockages ahead, and when it repeats them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dama.prediction import Announcement, Blockage, Fix, ObstructionMap, Predictor
 from dama.prediction.announcement import MAX_DURATION_MS
 
-# A change below these is noise of the receiver, not worth a bundle: of the entry and duration by
-# so many ms, or by so much of what is left until then or of the duration; of the confidence.
+# Smaller changes are noise of the receiver and not worth a bundle: of entry and duration by this
+# many ms, or by this part of the time left or of the duration; of the confidence.
 _SHIFT_MS = 2_000
 _SHIFT_PART = 0.1
 _CONFIDENCE = 0.15
@@ -17,7 +17,8 @@ _CONFIDENCE = 0.15
 class Announcer:
     """Predicts as the control service does, and compares with what has been announced.
 
-    Fixes and the time come in, announcements go out; all on one clock, ms since the Unix epoch.
+    It takes fixes and the time, and returns announcements; all by one clock, in ms since the Unix
+    epoch.
     """
 
     def __init__(self, obstructions: ObstructionMap) -> None:
@@ -25,25 +26,25 @@ class Announcer:
         self._said: dict[str | None, Announcement] = {}
 
     def set_map(self, obstructions: ObstructionMap) -> None:
-        """Go on with another map."""
+        """Continue with another map."""
         self._predictor = Predictor(obstructions, self._predictor.track)
 
     def feed(self, fix: Fix) -> None:
-        """Take a fix in; older ones than the last change nothing."""
+        """Take a fix in; one that is older than the last changes nothing."""
         self._predictor.feed(fix)
 
     def due(self, now_ms: int) -> list[Announcement]:
-        """Return what has to be announced now; `said` takes each back once it is.
+        """Return the announcements due now; pass each to `said` once it is made.
 
-        What is no longer expected is withdrawn with confidence 0. What has begun is not corrected:
-        inside, a terminal has no fix and knows no better.
+        A blockage that is no longer expected is withdrawn with confidence 0. One that has begun is
+        not corrected: inside, a terminal has no fix to go by.
         """
         self._said = {
             name: said for name, said in self._said.items() if said.blockage.exit_ms > now_ms
         }
         ahead: dict[str | None, Blockage] = {}
         for one in self._predictor.blockages(now_ms):
-            # An announcement names an obstruction, not a passage of it: the next one comes first.
+            # An announcement names an obstruction, not a passage of it: announce the next passage.
             ahead.setdefault(one.obstruction_id, one)
         found = [_announcement(one, now_ms) for one in ahead.values() if self._is_news(one, now_ms)]
         return [*found, *self._withdrawn(ahead, now_ms)]
@@ -60,7 +61,7 @@ class Announcer:
         if said is None:
             return blockage.exit_ms > now_ms
         if said.entry_ms <= now_ms:
-            # Said to have begun: only a later entry than now shows that it has not.
+            # By the announcement it has begun: only an entry still ahead shows that it has not.
             return blockage.entry_ms > now_ms + _SHIFT_MS
         ahead_ms = max(blockage.entry_ms - now_ms, 0)
         duration_ms = blockage.exit_ms - blockage.entry_ms

@@ -1,4 +1,4 @@
-"""What a gpsd reports: its JSON protocol (gpsd_json(5)), of which TPV is read."""
+"""Reads the TPV reports of a gpsd's JSON protocol (gpsd_json(5))."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dama.prediction import Fix, FixError
 from dama.prediction.fix import CLOCK_TOLERANCE_MS
 
 WATCH = b'?WATCH={"enable":true,"json":true};\n'
-# A TPV with all its members is well below; a SKY report of many satellites is not read.
+# A TPV report with all its members is well below this; a longer SKY report is not needed.
 MOST_LINE = 65_536
 _TWO_DIMENSIONS = 2
-# What a fix comes from, where it is no receiver.
+# The origins of fixes that no receiver has made.
 _SIMULATED = 8
-# Dead reckoning, alone and helped by satellites, and its error in metres where none is told.
+# Dead reckoning, alone and helped by satellites, and its error in metres if none is reported.
 _ESTIMATED = (5, 6)
 _ESTIMATED_M = 30.0
 
@@ -23,9 +23,9 @@ _ESTIMATED_M = 30.0
 def read_report(line: bytes, received_ms: int | None) -> Fix | None:
     """Return the fix that a line reports; None if it is another report, or has no fix.
 
-    A receiver's time more than 2 s from this machine's clock is replaced by the latter, since the
-    node judges an announcement by its own clock and tells the control service its offset. Of a
-    recording, which was not received now (None), the receiver's time counts.
+    If the receiver's time is more than 2 s from this machine's clock, the clock's time is used: the
+    node judges an announcement by its own clock, and reports that clock's offset to the control
+    service. For a recording (`received_ms` is None) the receiver's time counts.
     """
     try:
         report = json.loads(line)
@@ -67,7 +67,7 @@ def _number(value: object) -> float | None:
 
 
 def _course(value: object) -> float | None:
-    """Return a course; what is none costs a fix nothing else."""
+    """Return a course; None for an invalid one, which does not spoil the fix."""
     degrees = _number(value)
     return degrees if degrees is not None and 0.0 <= degrees <= 360.0 else None
 
@@ -76,7 +76,7 @@ def _accuracy(report: dict[str, object]) -> float | None:
     """Return the horizontal error, as the node's client of gpsd reads it.
 
     How much of the error gpsd's estimates cover differs by receiver (gpsd_json(5): *certainty
-    unknown*), so they are taken as they are: too small an error would choose a road too surely.
+    unknown*), so they are not scaled down: with too small an error a road is matched too surely.
     """
     estimate = _number(report.get("eph"))
     if estimate is not None:

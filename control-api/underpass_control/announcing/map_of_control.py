@@ -1,7 +1,7 @@
 """The map of a control service, read over the vehicle's own link.
 
-The link may be slow, and blocked for minutes: pages are small, one that fails is asked for again
-without those before it, and what the service still has as it was is not sent again.
+The link may be slow, and blocked for minutes. So pages are small, a failed page is requested again
+without those before it, and unchanged pages are not sent again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from underpass_control.client import Client, RefusedError
 _PATH = "/v1/obstructions"
 # Compressed, some 50 kB: seconds at 64 kbit/s.
 _PAGE = 100
-# The service gives up an answer that is not read for two minutes: a blockage may last so long.
+# As long as the service waits until an answer is read: a blockage may last two minutes.
 _SILENT_S = 120.0
 
 
@@ -32,25 +32,25 @@ class MapOfControl:
     """Reads the map, again and again."""
 
     def __init__(self, client: Client, satellite: str | None = None) -> None:
-        """Also take the satellite whose map it is to be; None: whatever hides one."""
+        """Also take the satellite whose map to read; None: the obstructions of all."""
         self._client = client
         self._satellite = satellite
         # The map as it was last returned.
         self._whole: list[_Page] = []
-        # By cursor, what the service may still have as it was; and what has been read since.
+        # By cursor, the pages that may be unchanged; and the pages read since.
         self._known: dict[str | None, _Page] = {}
         self._read: dict[str | None, _Page] = {}
         self._cursor: str | None = None
 
     @property
     def pages_read(self) -> int:
-        """How many pages have come of a map that is not complete."""
+        """How many pages of an incomplete map have come."""
         return len(self._read)
 
     async def renew(self) -> ObstructionMap | None:
-        """Return the map; None if it is still the one that was returned last.
+        """Return the map; None if it is the same as the one returned last.
 
-        What has come before a `LostError` is kept: the next call goes on behind it.
+        Pages that came before a `LostError` are kept: the next call continues after them.
 
         Raises:
             client.LostError: The service does not answer.
@@ -65,7 +65,7 @@ class MapOfControl:
                 self._cursor = page.next
                 self._check()
         except RefusedError:
-            # The cursor may be what it does not take any more.
+            # Perhaps the service no longer accepts the cursor.
             self._known |= self._read
             self._begin()
             raise
@@ -77,7 +77,7 @@ class MapOfControl:
         obstructions = [
             one for page in whole for one in page.obstructions if one.counts_for(self._satellite)
         ]
-        # The map of a country takes seconds, in which fixes come in.
+        # Building the map of a country takes seconds, during which fixes come in.
         found = await asyncio.to_thread(ObstructionMap, obstructions)
         self._whole = whole
         return found
@@ -86,8 +86,8 @@ class MapOfControl:
         self._read, self._cursor = {}, None
 
     def _check(self) -> None:
-        """Make sure that a service with a fault cannot have us read for ever."""
-        # An empty page counts, too.
+        """Make sure that a faulty service cannot make us read for ever."""
+        # Empty pages count, too.
         count = sum(max(1, len(page.obstructions)) for page in self._read.values())
         if self._cursor in self._read or count > MAX_FEATURES:
             raise RefusedError(200, "the control service's map has no end")

@@ -15,7 +15,7 @@ from underpass_control.client import Client, LostError
 _LOG = structlog.get_logger()
 _EVERY_S = 1.0
 _AGAIN_S = 2.0
-# gpsd repeats no fix, but says something each few seconds even without one.
+# gpsd repeats no fix, but sends something every few seconds even without one.
 _QUIET_S = 15.0
 
 
@@ -39,13 +39,13 @@ async def from_gpsd(host: str, port: int) -> AsyncIterator[Fix]:
                 writer.close()
             _LOG.warning("gpsd has closed the connection", host=host, port=port)
         except (OSError, TimeoutError, ValueError) as error:
-            # A line beyond the limit is a ValueError.
+            # A line beyond the limit raises ValueError.
             _LOG.warning("gpsd is away", host=host, port=port, error=str(error) or "silent")
         await asyncio.sleep(_AGAIN_S)
 
 
 async def from_node(client: Client) -> AsyncIterator[Fix]:
-    """Yield the fixes that a node's local API tells, in the node's time where it has one.
+    """Yield the fixes of a node's local API, by the node's time where it has one.
 
     Raises:
         client.RefusedError: The node has no receiver.

@@ -1,4 +1,4 @@
-"""On board: fixes in, announcements to the node."""
+"""On board: takes fixes, and gives announcements to the node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from underpass_control.pauses import again_after_ms
 _LOG = structlog.get_logger()
 _EVERY_S = 1.0
 _MAP_EVERY_S = 3_600.0
-# Without a map nothing is announced: no vehicle waits for longer than this once its link is back.
+# The longest wait before a map is requested again: without one, nothing can be announced.
 _LONGEST_AGAIN_MS = 600_000
 
 
@@ -29,7 +29,7 @@ async def announce(
     """Announce until cancelled; the map is renewed each hour, if it is a control service's.
 
     Raises:
-        client.RefusedError: The node tells no position.
+        client.RefusedError: The node gives no position.
     """
     async with asyncio.TaskGroup() as group:
         group.create_task(_feed(announcer, fixes))
@@ -67,7 +67,7 @@ async def _renew_map(announcer: Announcer, control: MapOfControl) -> None:
         try:
             obstructions = await control.renew()
         except (LostError, RefusedError) as error:
-            # One page more, and the link is there.
+            # A further page has come, so the link is up.
             failures = 1 if control.pages_read > pages_before else failures + 1
             again_s = _again_s(error, failures)
             _LOG.warning(
@@ -83,7 +83,7 @@ async def _renew_map(announcer: Announcer, control: MapOfControl) -> None:
 
 
 def _again_s(error: LostError | RefusedError, failures: int) -> float:
-    """Return after which time the map is asked for again; the service may ask for more."""
+    """Return after how long to request the map again; the service may ask for a longer wait."""
     pause_s = again_after_ms(failures, random.random(), _LONGEST_AGAIN_MS) / 1000
     if isinstance(error, LostError):
         return max(pause_s, min(error.again_s, _MAP_EVERY_S))

@@ -1,1 +1,1 @@
-"""Enrolment: how a bare node becomes one of the fleet."""
+"""Enrolment: how a new node joins the fleet."""

@@ -1,6 +1,6 @@
 """The authority of the nodes' certificates: the folder that `underpass pki` keeps.
 
-That program signs, so there is one record of certificates and one lock, whoever works on the
+That program signs. So there is one record of certificates and one lock for all that work on the
 folder, and its key is never in this process.
 """
 
@@ -20,15 +20,15 @@ from underpass_control.enrolment.tokens import fingerprint_of
 
 _LOG = structlog.get_logger()
 _WITHIN_S = 10.0
-# Who finds so many before it comes again later.
+# The most requests that may wait; a further one has to come again later.
 _MOST_WAITING = 64
-# Another process may be at work on the folder.
+# Another process may be working on the folder.
 _TRIES = 5
 _AGAIN_S = 0.2
 
 
 class AuthorityError(Exception):
-    """The authority cannot work: what is wrong is with this machine."""
+    """The authority cannot work, because of a fault of this machine."""
 
 
 class RefusedRequestError(Exception):
@@ -37,12 +37,12 @@ class RefusedRequestError(Exception):
 
 @dataclass(frozen=True)
 class Signed:
-    """What a node is given, PEM each.
+    """The certificates and the list that a node gets, each as PEM.
 
     Attributes:
         serial: the certificate's serial number, hexadecimal.
         not_after_ms: its end, ms since the Unix epoch.
-        is_new: whether it has just been issued; else the key had it already.
+        is_new: whether it has just been issued; otherwise the key had it already.
     """
 
     node: int
@@ -65,7 +65,7 @@ class Authority:
         Args:
             folder: that of `underpass pki init`.
             program: the program `underpass`.
-            days: the validity of what is signed.
+            days: the validity of signed certificates.
             certificate: the one whose fingerprint tokens have; None for the authority's own.
         """
         self._folder = folder
@@ -130,7 +130,7 @@ class Authority:
         return [str(serial) for serial in found["revoked"]]
 
     async def revocations(self) -> tuple[str, str]:
-        """Return the revocation list, PEM, and what tells it from others.
+        """Return the revocation list, PEM, and a tag that changes with it.
 
         Raises:
             AuthorityError: It cannot be read.
@@ -138,7 +138,7 @@ class Authority:
         try:
             text = await asyncio.to_thread((self._folder / "ca.crl").read_text, "ascii")
         except (OSError, ValueError) as error:
-            # Whoever asks is told no paths of this machine.
+            # Callers must not see paths of this machine.
             _LOG.error("the revocation list cannot be read", why=str(error))
             detail = "the revocation list cannot be read now; the service's log says more"
             raise AuthorityError(detail) from error

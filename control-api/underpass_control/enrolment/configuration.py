@@ -1,4 +1,4 @@
-"""The configurations that nodes are enrolled with: TOML, made of a template for each node."""
+"""The configurations that enrolled nodes get: TOML, made from a template for each node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 
 LONGEST_CONFIGURATION = 65_536
-# What stands for a value cannot end a string of TOML, and so bring in keys of its own.
+# A value without characters that could end a TOML string, and so add keys of its own.
 _VALUE = re.compile(r"[^\x00-\x1f\x7f\"'\\]*")
 
 
@@ -35,7 +35,7 @@ def filled(template: str, values: Mapping[str, str]) -> str:
 
 
 def check(configuration: str, node: int) -> None:
-    """Make sure that a configuration is for a node, as far as can be said here.
+    """Check that a configuration is for a node, as far as that is possible here.
 
     Raises:
         ConfigurationError: It is not.
@@ -43,7 +43,7 @@ def check(configuration: str, node: int) -> None:
     try:
         found = tomllib.loads(configuration)
     except (ValueError, RecursionError) as error:
-        # The library has a number of thousands of digits end in an error that is not its own.
+        # For a number of thousands of digits the library raises an error that is not its own.
         raise ConfigurationError(f"it is no TOML: {error}") from error
     number = _member(found, "node", "number")
     if number != node:

@@ -1,8 +1,8 @@
 """Tokens of enrolments, as `underpass enroll` reads them.
 
 `upe_` and, in base64url without padding: the version 1 (1 byte), the node's number (4 bytes), the
-SHA-256 of a certificate that the service's TLS shows (32 bytes), and 32 random bytes. So the node
-knows the service before it shows the token.
+SHA-256 of a certificate that the service's TLS presents (32 bytes), and 32 random bytes. So the
+node can verify the service before it sends the token.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Terminals in bulk: a CSV file, what it would change, and what is wrong with it. Without I/O."""
+"""Terminals in bulk: a CSV file, the changes that it makes, and its errors. Without I/O."""

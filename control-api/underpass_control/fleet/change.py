@@ -1,4 +1,4 @@
-"""What a file would change of the terminals that there are."""
+"""The changes that a file would make to the existing terminals."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _DEFAULTS = {
     for name, one in TerminalBody.model_fields.items()
     if name not in ("beam", "name")
 }
-# Columns in which an empty cell is no value of its own, but the default.
+# Columns in which an empty cell stands for the default.
 _DEFAULTED = frozenset(name for name, default in _DEFAULTS.items() if default is not None)
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What there is, as far as a file's lines concern it."""
+    """The existing terminals and their surroundings, as far as a file's lines concern them."""
 
     # By node, its settings and tags by the names of columns.
     terminals: Mapping[int, Mapping[str, Any]]
@@ -33,12 +33,12 @@ class Fleet:
     revisions: Mapping[int, int]
     beams: AbstractSet[str]
     tenants: AbstractSet[str]
-    # Who has each number at a beam's NCC.
+    # By beam and number at its NCC, the terminal.
     opensand: Mapping[tuple[str, int], int]
 
     @property
     def basis(self) -> str:
-        """What all this is known by: another where any of it has changed."""
+        """A hash of all this, which changes when any of it changes."""
         known = [sorted(self.revisions.items()), sorted(self.beams), sorted(self.tenants)]
         known.append(sorted([*key, node] for key, node in self.opensand.items()))
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()
@@ -56,10 +56,10 @@ class TerminalChange:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the lines of a file come to, but for those that are wrong."""
+    """The result of a file's lines, without the wrong ones."""
 
     changes: Sequence[TerminalChange]
-    # Lines that say what is so already.
+    # Lines that change nothing.
     unchanged: int
 
     @property
@@ -69,7 +69,7 @@ class Outcome:
 
 
 def outcome_of(lines: Sequence[Line], fleet: Fleet, flaws: Flaws) -> Outcome:
-    """Return what the lines change; what is wrong with a line goes to `flaws`."""
+    """Return the changes that the lines make; errors go to `flaws`."""
     changes = []
     unchanged = 0
     for line in lines:
@@ -94,7 +94,7 @@ def _after(line: Line, before: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _wrong(node: int, after: Mapping[str, Any], fleet: Fleet) -> str | None:
-    """Return what is wrong with a terminal as it is to be, if anything."""
+    """Return what is wrong with a terminal after its change; None if nothing is."""
     if not 1 <= node <= MOST_NODE:
         return f"{node} is no ipn node number"
     for name in ("beam", "name"):
@@ -120,7 +120,7 @@ def _wrong(node: int, after: Mapping[str, Any], fleet: Fleet) -> str | None:
 def _with_numbers_of_their_own(
     changes: Sequence[TerminalChange], fleet: Fleet, flaws: Flaws
 ) -> list[TerminalChange]:
-    """Leave out terminals that would have the number of another one at a beam's NCC."""
+    """Leave out terminals that would have another one's number at a beam's NCC."""
     changed = {one.node for one in changes}
     holders = {key: node for key, node in fleet.opensand.items() if node not in changed}
     good = []

@@ -1,4 +1,4 @@
-"""Terminals as CSV (RFC 4180): written, and read line by line with what is wrong with each."""
+"""Terminals as CSV (RFC 4180): written, and read line by line with the errors of each."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ COLUMNS = (
     *("gateway", "tenant", "opensand_id", "tags"),
 )
 MOST_LINES = 100_000
-# So many flaws are named; the others are counted.
+# The most flaws that are named; the others are counted.
 MOST_FLAWS = 100
 _MOST_DIGITS = 15
 _TEXTS = frozenset({"beam", "name", "tenant"})
 _TAG_SEPARATOR = ";"
-# Before what a spreadsheet takes for a formula, an apostrophe is written, which reading takes away
-# again: where a cell begins, and behind a semicolon, where one begins to a spreadsheet that has it
-# between cells.
+# Text that a spreadsheet would take for a formula gets an apostrophe in front, which reading
+# removes: at the start of a cell, and behind a semicolon, the cell separator of some spreadsheets.
 _FORMULA = re.compile(r"(^|;)(?=[\s']*[=+@-])")
 _WRITTEN_FORMULA = re.compile(r"(^|;)'(?=[\s']*[=+@-])")
 
@@ -33,7 +32,7 @@ class FileError(ValueError):
 
 @dataclass(frozen=True)
 class Flaw:
-    """What is wrong with a line; the header is line 1."""
+    """An error in a line; the header is line 1."""
 
     line: int
     reason: str
@@ -41,13 +40,13 @@ class Flaw:
 
 @dataclass
 class Flaws:
-    """What is wrong with a file: the first flaws, and how many there are."""
+    """The errors in a file: the first flaws, and how many there are."""
 
     named: list[Flaw] = field(default_factory=list)
     count: int = 0
 
     def add(self, line: int, reason: str) -> None:
-        """Take in another."""
+        """Add a flaw."""
         self.count += 1
         if len(self.named) < MOST_FLAWS:
             self.named.append(Flaw(line, reason))
@@ -55,7 +54,7 @@ class Flaws:
 
 @dataclass(frozen=True)
 class Line:
-    """What a line says of a terminal: of the columns that the file has."""
+    """A line about a terminal, with the columns that the file has."""
 
     number: int
     node: int
@@ -77,7 +76,7 @@ def written(terminals: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def read(content: bytes, flaws: Flaws) -> list[Line]:
-    """Return the lines that can be read; what is wrong with the others goes to `flaws`.
+    """Return the lines that can be read; errors in the others go to `flaws`.
 
     Raises:
         FileError: It is no such file, or has too many lines.
@@ -89,7 +88,7 @@ def read(content: bytes, flaws: Flaws) -> list[Line]:
         line = content.count(b"\n", 0, error.start) + 1
         raise FileError(f"line {line} is not UTF-8: save the file as CSV UTF-8") from error
     first = text.partition("\n")[0]
-    # What spreadsheets write where the comma is in numbers.
+    # Spreadsheets write semicolons in languages that use the comma in numbers.
     separator = ";" if ";" in first and "," not in first else ","
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     columns: list[str] | None = None
@@ -104,7 +103,7 @@ def read(content: bytes, flaws: Flaws) -> list[Line]:
                     raise FileError(f"the file has more than {MOST_LINES} lines")
                 _take(rows.line_num, columns, row, (lines, numbers), flaws)
     except csv.Error as error:
-        # After an unfinished quotation nobody knows where the next line begins.
+        # After an unfinished quotation, the beginning of the next line is unknown.
         raise FileError(f"line {rows.line_num}: {error}") from error
     if columns is None:
         raise FileError("the file is empty: its first line names the columns")

@@ -1,8 +1,8 @@
 """Addresses and routes of a slice: computed, so that two renderings of it are the same.
 
 Each slice has a /24 of the pool, each of its own networks a /27 of that. The first address of a
-network is its way out: the forwarder whose first network it is has it. Nothing else leaves a
-network: the host has no address on it.
+network is its way out: it belongs to the forwarder whose first network this is. There is no other
+way out: the host has no address on the network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIRST_HOST = 2
 
 @dataclass(frozen=True)
 class Attachment:
-    """Where the operator of a host lets slices of some tenants attach.
+    """A network of a host to which its operator lets slices of some tenants attach.
 
     Attributes:
         network: the Docker network, which exists; in Kubernetes, the network attachment
@@ -38,13 +38,13 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Forwarding:
-    """What a forwarder sets up in its own network.
+    """The addresses and routes of a forwarder.
 
     Attributes:
-        inner: the subnet that it is the way out of, and the address that it has there for that.
-        outer: its subnet on the other side; None where that is an attachment.
+        inner: the subnet whose way out it is, and its address there for that.
+        outer: its subnet on the other side; None if that is an attachment.
         default: the way out of its second network; None if there is none.
-        routes: subnets of the slice behind other forwarders, and the way to each.
+        routes: subnets of the slice behind other forwarders, and the next hop to each.
     """
 
     inner: IPv4Network
@@ -64,10 +64,10 @@ class Addresses:
         pool: IPv4Network,
         attachments: Mapping[str, Attachment],
     ) -> None:
-        """Take where the slice may attach, by name.
+        """Take the attachments that the slice may use, by name.
 
         Raises:
-            SliceError: The slice names an attachment that its tenant has not.
+            SliceError: The slice names an attachment that its tenant may not use.
         """
         self._desired = desired
         self._catalogue = catalogue
@@ -100,7 +100,7 @@ class Addresses:
         return self._hosts.get((function, replica, network))
 
     def shared(self, one: FunctionBody, other: FunctionBody) -> list[IPv4Address]:
-        """Return the addresses of a function's replicas on the first network that two share."""
+        """Return the addresses of the other's replicas on the first network that two share."""
         own = [attached.network for attached in other.networks]
         for attached in one.networks:
             if attached.network in own and attached.network in self.subnets:
@@ -117,7 +117,7 @@ class Addresses:
         return self.subnets[network][1]
 
     def forwarding(self, one: FunctionBody) -> Forwarding:
-        """Return what a forwarder sets up."""
+        """Return the addresses and routes of a forwarder."""
         inner, outer = (attached.network for attached in one.networks)
         return Forwarding(
             inner=self.subnets[inner],
@@ -128,11 +128,11 @@ class Addresses:
         )
 
     def _routes(self, one: FunctionBody) -> dict[IPv4Network, IPv4Address]:
-        """Return the ways to subnets that other forwarders are the way out of, nearest first."""
+        """Return the next hops to the subnets behind other forwarders, the nearest first."""
         found: dict[IPv4Network, IPv4Address] = {}
         mine = {attached.network for attached in one.networks}
         known = set(mine)
-        # Each network that is reached, and the address of the forwarder next to us towards it.
+        # Each reached network, with the address of the next forwarder on the way to it.
         waiting: deque[tuple[str, IPv4Address | None]] = deque((name, None) for name in mine)
         while waiting:
             reached, through = waiting.popleft()
@@ -142,7 +142,7 @@ class Addresses:
                     continue
                 hop = through or self.on(forwarder.name, reached)
                 if hop is None:
-                    # It is beyond an attachment, where the slice gives no addresses.
+                    # Beyond an attachment the slice assigns no addresses.
                     continue
                 known.add(inner)
                 found[self.subnets[inner]] = hop

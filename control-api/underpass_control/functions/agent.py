@@ -1,8 +1,8 @@
-"""The agent of a site: has the engine run slices as the control service says they are to be.
+"""The agent of a site: makes the engine run the slices that the control service describes.
 
-It is a process of its own on the engine's host, since whoever may use the engine is root there. It
-takes from the service names, numbers and settings, checks them itself, and makes containers of its
-own descriptors alone: a service in wrong hands gets no rights on the host by it.
+It is a separate process on the engine's host, since any user of the engine is root there. It takes
+only names, numbers and settings from the service, checks them itself, and makes containers only
+from its own descriptors. So a compromised service gets no rights on the host.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from underpass_control.functions.sites import SiteFile
 from underpass_control.functions.slices import Desired, SliceError, checked
 
 _LOG = structlog.get_logger()
-# A container that is unhealthy for so long is started again.
+# A container that is unhealthy for this long is restarted.
 HEAL_AFTER_S = 60.0
-# What takes the engine longer is waited for beside the others, so many at once.
+# Work that takes the engine longer goes on in the background, for this many slices at once.
 _PATIENCE_S = 5.0
 _AT_ONCE = 8
 _APPLIED = "applied"
@@ -37,7 +37,7 @@ Report = dict[str, Any]
 
 
 class RunsProjects(Protocol):
-    """What the agent needs of an engine."""
+    """The engine as the agent needs it."""
 
     async def up(self, project: str, folder: Path, /) -> None:
         """Have a project run."""
@@ -53,7 +53,7 @@ class RunsProjects(Protocol):
 
 
 class Agent:
-    """Brings what runs to what is to run, again and again; `now_s` is a clock that never steps."""
+    """Makes the running containers match the described ones; `now_s` is a clock without steps."""
 
     def __init__(
         self,
@@ -71,15 +71,15 @@ class Agent:
         self._now_s = now_s
         # Since when a container is unhealthy.
         self._unhealthy: dict[tuple[str, str], float] = {}
-        # What the engine is at work on, by slice.
+        # The engine's work in progress, by slice.
         self._working: dict[str, asyncio.Task[Report]] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def bring(self, given: list[Any]) -> list[Report]:
-        """Do what the service's answer says; return what to report, for each slice that is done.
+        """Do what the service's answer says; return the report of each slice that is done.
 
-        A slice that cannot be run is reported so, and stops no other. Nor does one that the engine
-        takes long for: it is told of, and touched again, once that is done.
+        A slice that cannot run is reported as failed and stops no other. A slice that takes the
+        engine long stops no other either: it is reported, and changed again, only once it is done.
         """
         reports = []
         room = _Room(self._site)
@@ -101,7 +101,7 @@ class Agent:
         return reports
 
     async def _worked(self, desired: Desired, made: Project | None) -> Report:
-        """Bring a slice to a project, or to its end; return what to report."""
+        """Make a slice match its project, or end it; return the report."""
         try:
             async with self._slots:
                 if made is None:
@@ -111,7 +111,7 @@ class Agent:
             return _failed(desired, error)
 
     def _ordered(self, given: list[Any]) -> list[tuple[Desired, bool]]:
-        """Return slices, and whether they end; those that run first: they keep their room."""
+        """Return slices, and whether they end; running ones first, so that they keep their room."""
         found = []
         for one in given:
             try:
@@ -126,7 +126,7 @@ class Agent:
         """Return a slice's project, and take the room that it needs.
 
         Raises:
-            SliceError: It cannot be run here.
+            SliceError: It cannot run here.
         """
         body = checked(desired.body, self._catalogue)
         whole = desired.model_copy(update={"body": body})
@@ -152,11 +152,11 @@ class Agent:
         else:
             _write(folder, made)
             await self._engine.up(name, folder)
-            # Only now: what an interruption leaves half done is done again.
+            # Written last, so that interrupted work is done again.
             _replace(folder / _APPLIED, _text_of(made))
             _LOG.info("slice brought up", slice=desired.name, revision=desired.revision)
             states = await self._engine.states(name)
-        # What somebody else has put under the project's name is not the slice's.
+        # Containers that someone else has put under the project's name are not the slice's.
         own = [one for one in states if one.name in made.document["services"]]
         return _report(desired, "running", containers=own)
 
@@ -179,7 +179,7 @@ class Agent:
 
 
 class _Room:
-    """What the site has left for slices, in all and for each tenant."""
+    """The resources left for slices at the site, in all and for each tenant."""
 
     def __init__(self, site: SiteFile) -> None:
         self._all = [site.cpus, site.memory_mb]
@@ -187,10 +187,10 @@ class _Room:
         self._of_tenant: dict[str, list[float]] = {}
 
     def take(self, desired: Desired, catalogue: Mapping[str, Descriptor]) -> None:
-        """Take what a slice may use.
+        """Reserve the resources that a slice may use.
 
         Raises:
-            SliceError: So much is not left.
+            SliceError: There are not enough left.
         """
         needs = [(catalogue[o.function].resources, o.replicas) for o in desired.body.functions]
         wanted = [
@@ -237,7 +237,7 @@ def _text_of(made: Project) -> str:
 
 
 def _is_applied(folder: Path, made: Project, states: list[ContainerState]) -> bool:
-    """Tell whether the engine has been given just this, and each container is there."""
+    """Tell whether the engine was given exactly this project, and each container exists."""
     try:
         same = (folder / _APPLIED).read_text() == _text_of(made)
     except OSError:
@@ -246,9 +246,9 @@ def _is_applied(folder: Path, made: Project, states: list[ContainerState]) -> bo
 
 
 def _write(folder: Path, made: Project) -> None:
-    """Write a project: readable for the containers' users, and for nobody to change."""
+    """Write a project's files, readable for the containers' users and writable for none."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Until the engine has all of it, nothing is known of what runs.
+    # Until the engine has all of it, it is unknown what runs.
     (folder / _APPLIED).unlink(missing_ok=True)
     for one in _stale(folder, made):
         shutil.rmtree(one)

@@ -1,8 +1,7 @@
 """A slice as a project of Docker Compose.
 
-The document is JSON, which is YAML as well: nothing in it is put together of texts. Its containers
-see no folder of the host but their own files and certificates, and have no rights but those of
-their descriptor.
+The document is JSON, which is also YAML: it is never assembled from texts. Its containers see only
+their own files and certificates on the host, and have only the rights of their descriptor.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _BRIDGE = "com.docker.network.bridge"
 
 @dataclass(frozen=True)
 class Project:
-    """What `docker compose` is given.
+    """The input of `docker compose`.
 
     Attributes:
         document: the compose file.
@@ -84,11 +83,11 @@ def _service(one: Container, certificates: str) -> dict[str, Any]:
     health, most = descriptor.health, descriptor.resources
     service: dict[str, Any] = {
         "image": descriptor.image,
-        # Images are the operator's: nothing is looked for under their names elsewhere.
+        # Images are the operator's own: they are not pulled from elsewhere.
         "pull_policy": "never",
         "command": descriptor.command,
         "labels": {
-            # With others of these, and not otherwise, Compose makes the container anew.
+            # Compose makes the container anew if, and only if, one of these changes.
             "underpass.configuration": one.digest,
             "underpass.generation": str(one.function.generation),
         },
@@ -135,7 +134,7 @@ def _network(desired: Desired, name: str, addresses: Addresses) -> dict[str, Any
         return {"external": True, "name": addresses.attached[name].network}
     subnet = addresses.subnets[name]
     return {
-        # The engine takes a container's way out from the network that is first by name: one of the
+        # The engine takes a container's way out from the network whose name sorts first: one of the
         # slice with a forwarder, before an attachment, whose name begins with a letter.
         "name": f"0-underpass.{desired.name}.{name}",
         "driver": "bridge",
@@ -150,7 +149,7 @@ def _network(desired: Desired, name: str, addresses: Addresses) -> dict[str, Any
 
 
 def _literal(value: Any) -> Any:
-    """Return a document in which Compose replaces nothing."""
+    """Return a document with everything escaped that Compose would replace."""
     if isinstance(value, str):
         return value.replace("$", "$$")
     if isinstance(value, dict):

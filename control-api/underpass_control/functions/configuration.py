@@ -1,7 +1,7 @@
-"""The files that configure each function, made of settings that have been checked.
+"""The files that configure each function, made from settings that have been checked.
 
-What is written is a document of each program's own form: TOML of nodes, JSON of nftables, and for
-dnsmasq lines of addresses and numbers alone. No text that somebody has set is part of any other.
+Each file has its program's own format: TOML for nodes, JSON for nftables, and for dnsmasq lines of
+addresses and numbers only. No text that a user has set is inserted into another text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BUNDLES = 4556
 _SOCKS, _HTTP = 1080, 3128
 # Round trip between containers of one host.
 _NEAR_MS = 1
-# What nobody inside is to reach through a NAT, unless a setting allows it (RFC 6890).
+# Addresses that are not reachable from inside through a NAT unless a setting allows it (RFC 6890).
 PRIVATE = (
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -46,7 +46,7 @@ def files_of(
     """Return a function's files, by name.
 
     Raises:
-        SliceError: Two functions that have to meet have no network of the slice in common.
+        SliceError: Two functions that need each other share no network of the slice.
     """
     writers: dict[str, Callable[[], Files]] = {
         "gateway": lambda: _node(desired, one, addresses),
@@ -214,7 +214,7 @@ def _allowed(given: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
 
 
 def _outward(given: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """Return the expressions of rules that let what is not private through."""
+    """Return the expressions of rules that let traffic to public addresses through."""
     allowed = [
         [_match(_field("ip", "daddr"), _prefix(one)), {"accept": None}]
         for one in given["to_private"]
@@ -256,7 +256,7 @@ def _forwarder(
 def _from_inside(
     inside: dict[str, Any], ways: Forwarding, rules: list[list[dict[str, Any]]]
 ) -> list[list[dict[str, Any]]]:
-    """Return rules restricted to what comes from the networks that this is the way out of."""
+    """Return rules restricted to traffic from the networks whose way out this is."""
     sources = [inside]
     sources += [_match(_field("ip", "saddr"), _prefix(str(subnet))) for subnet in ways.routes]
     return [[source, *rule] for source in sources for rule in rules]
@@ -292,7 +292,7 @@ def _dns(given: Mapping[str, Any]) -> Files:
         "bind-interfaces",
         "domain-needed",
         "bogus-priv",
-        # Answered here, so that a check of health asks nobody.
+        # Answered locally, so that a health check needs no other server.
         "address=/health.invalid/127.0.0.1",
         f"cache-size={given['cache']}",
         *(f"server={address}" for address in given["upstreams"]),

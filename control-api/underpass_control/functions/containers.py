@@ -12,13 +12,13 @@ from underpass_control.functions.configuration import Files, certificate_of, fil
 from underpass_control.functions.descriptors import Descriptor
 from underpass_control.functions.slices import Desired, FunctionBody
 
-# Where slices have their networks, if the operator of a host says nothing else.
+# The pool of slices' networks, unless the operator of a host sets another.
 POOL = IPv4Network("10.213.0.0/16")
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the operator of a place where slices run has set up for them."""
+    """What the operator of a site has set up for slices."""
 
     attachments: Mapping[str, Attachment]
     pool: IPv4Network = POOL
@@ -31,9 +31,9 @@ class Container:
     Attributes:
         name: the function's, and the replica's number from 1.
         networks: by name of the slice's network, the address there; None: any.
-        resolvers: whom it asks for names; none: the engine's.
+        resolvers: the DNS servers that it uses; empty: the engine's.
         certificate: the node whose certificate it needs.
-        digest: of its files: with others it is made anew.
+        digest: of its files; when it changes, the container is made anew.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Container:
 
     @property
     def digest(self) -> str:
-        """Return what changes with the files."""
+        """Return a hash of the files."""
         text = "\0".join(f"{name}\0{text}" for name, text in sorted(self.files.items()))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -58,7 +58,7 @@ def containers_of(
     """Yield the containers of a slice that has been checked.
 
     Raises:
-        SliceError: It cannot be run so.
+        SliceError: It cannot run like this.
     """
     functions = {one.name: one for one in desired.body.functions}
     for one in desired.body.functions:
@@ -93,5 +93,5 @@ def containers_of(
 
 
 def container_name(one: FunctionBody, replica: int) -> str:
-    """Return the name of a replica's container; no function is called so."""
+    """Return the name of a replica's container; no function can have this name."""
     return f"{one.name}.{replica + 1}"

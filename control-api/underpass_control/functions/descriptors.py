@@ -1,7 +1,7 @@
-"""Descriptors of functions: what a container of each kind is made of, and what may be set of it.
+"""Descriptors of functions: how a container of each kind is made, and its possible settings.
 
-They are the operator's, installed with the program. A slice names them and cannot change them, so
-no image, capability or mount comes from whoever may set slices.
+They belong to the operator and are installed with the program. A slice names them and cannot change
+them, so no image, capability or mount comes from a user who may set slices.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from underpass_control.functions.kinds import NAME, TYPES, FunctionName, Kind, P
 # In an installed package and in the image beside this module; in a work tree in docker/.
 _PACKAGE = Path(__file__).resolve().parent
 _FOLDERS = (_PACKAGE / "descriptors", _PACKAGE.parents[2] / "docker" / "functions")
-# What a container of a slice may ever have: to set addresses, routes and rules of its own network.
+# The capabilities that a container may have at most: to set up its own network.
 _CAPABILITIES = Literal["NET_ADMIN"]
 _PATH = r"^/[a-z][a-z/]*$"
 
 
 class DescriptorError(ValueError):
-    """A descriptor is not as it should be; the text names the file."""
+    """A descriptor is wrong; the text names the file."""
 
 
 class _Strict(BaseModel):
@@ -123,7 +123,7 @@ def load(folder: Path) -> dict[str, Descriptor]:
     """Read all descriptors of a folder, by name.
 
     Raises:
-        DescriptorError: One is not as it should be.
+        DescriptorError: One of them is wrong.
     """
     found = {}
     for path in sorted(folder.glob("*.toml")):

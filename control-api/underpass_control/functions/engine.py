@@ -18,12 +18,12 @@ _STATE = (
 
 
 class EngineError(RuntimeError):
-    """The engine has refused, or does not answer; the text is the last that it said."""
+    """The engine has refused, or does not answer; the text is its last output."""
 
 
 @dataclass(frozen=True)
 class ContainerState:
-    """What the engine says of a container."""
+    """The state of a container, as the engine reports it."""
 
     name: str
     state: str
@@ -37,7 +37,7 @@ class Engine:
         self._compose: list[str] | None = None
 
     async def up(self, project: str, folder: Path) -> None:
-        """Have a project run as the file in its folder says; what is as it should be stays.
+        """Run a project as the file in its folder says; containers that match it stay.
 
         Raises:
             EngineError: It cannot.
@@ -83,7 +83,7 @@ class Engine:
 
 
 async def _compose() -> list[str]:
-    """Return the command line of Compose: the plugin, else the program of its first version."""
+    """Return the command line of Compose: the plugin, or the program of its first version."""
     try:
         await _run(["docker", "compose", "version"])
     except EngineError:

@@ -1,6 +1,6 @@
 """The kinds of settings that a descriptor may declare, each checked to the last character.
 
-What a tenant sets becomes part of configuration files and of names: no kind takes free text.
+A tenant's settings become part of configuration files and of names: no kind takes free text.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def manifests(
     """Return a slice's resources, in the order in which they are made.
 
     Raises:
-        SliceError: It cannot be run so.
+        SliceError: It cannot run like this.
     """
     addresses = Addresses(desired, catalogue, site.pool, site.attachments)
     containers = list(containers_of(desired, catalogue, addresses))
@@ -136,7 +136,7 @@ def _workload(
             "labels": meta["labels"],
             "annotations": {
                 "k8s.v1.cni.cncf.io/networks": _attachments(one, addresses, meta["namespace"]),
-                # With others of these the pod is made anew.
+                # When one of these changes, the pod is made anew.
                 "underpass/configuration": one.digest,
                 "underpass/generation": str(one.function.generation),
             },
@@ -145,7 +145,7 @@ def _workload(
     }
     spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
     if not one.descriptor.volumes:
-        # Two at once would have one address.
+        # Two at once would have the same address.
         spec["strategy"] = {"type": "Recreate"}
         return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
     spec["serviceName"] = meta["name"]

@@ -1,4 +1,4 @@
-"""What the operator of a site says of it: where slices attach, and how much they may use."""
+"""A site's file: the operator says where slices attach, and how much they may use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from underpass_control.functions.addressing import Attachment
 from underpass_control.functions.containers import POOL, Site
 from underpass_control.functions.slices import NetworkName, SliceName
 
-# Of the engine itself: on these a container would see the host or other containers.
+# The engine's own networks: on these a container would see the host or other containers.
 _ENGINES_OWN = ("host", "none", "bridge", "default")
 
 
 class SiteError(ValueError):
-    """The file is not as it should be; the text says why."""
+    """The file is wrong; the text says why."""
 
 
 def _network(name: str) -> str:
@@ -35,7 +35,7 @@ class AttachmentFile(_Strict):
     """A network of the engine, and the tenants whose slices may attach to it."""
 
     name: NetworkName
-    # The engine sorts networks by name, and those of slices are first: they begin with a digit.
+    # The engine sorts networks by name; those of slices begin with a digit and come first.
     network: Annotated[
         str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"), AfterValidator(_network)
     ]
@@ -74,7 +74,7 @@ class SiteFile(_Strict):
 
     @property
     def place(self) -> Site:
-        """Return what slices are rendered with."""
+        """Return the site for rendering slices."""
         attachments = {
             one.name: Attachment(one.name, one.network, frozenset(one.tenants), one.gateway)
             for one in self.attachment
@@ -86,7 +86,7 @@ def read(path: Path) -> SiteFile:
     """Read a site's file.
 
     Raises:
-        SiteError: It is not as it should be.
+        SiteError: It is wrong.
     """
     try:
         found = SiteFile.model_validate(tomllib.loads(path.read_text()))

@@ -13,7 +13,7 @@ from underpass_control.functions.kinds import NAME, Address, FunctionName
 MOST_FUNCTIONS = 16
 MOST_NETWORKS = 7
 MOST_REPLICAS = 8
-# What the settings of one function may have, as JSON.
+# The size limit of one function's settings, as JSON.
 MOST_SETTINGS_BYTES = 8_192
 # Slices of one tenant, and of all: each has a /24 of the pool.
 MOST_OF_TENANT = 16
@@ -24,7 +24,7 @@ NetworkName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,13}[a-z0-9])?$")
 
 
 class SliceError(ValueError):
-    """A slice cannot be as it is said to be; the text says why, and is for who has set it."""
+    """A slice cannot be as described; the text says why, to the user who has set it."""
 
 
 class _Strict(BaseModel):
@@ -89,7 +89,7 @@ def checked(body: SliceBody, catalogue: Mapping[str, Descriptor]) -> SliceBody:
     """Return a slice with all defaults of its functions' settings filled in.
 
     Raises:
-        SliceError: Something of it cannot be.
+        SliceError: A part of it is impossible.
     """
     networks = {one.name: one for one in body.networks}
     functions = {one.name: one for one in body.functions}

@@ -1,1 +1,1 @@
-"""The REST API: what is asked, by whom, and what is answered."""
+"""The REST API: requests, callers and answers."""

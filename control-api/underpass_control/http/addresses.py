@@ -1,4 +1,4 @@
-"""Whom a request comes from, as far as addresses tell."""
+"""The client of a request, as far as addresses tell."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _IPV6_PREFIX = 64
 
 
 def client_address(peer: str | None, forwarded: str, trusted: Sequence[Network]) -> str:
-    """Return whom a request is counted for: an IPv4 address, or a /64 of IPv6.
+    """Return the address that a request is counted for: an IPv4 address, or a /64 of IPv6.
 
     Args:
         peer: the other end of the connection, if it is known.
-        forwarded: `X-Forwarded-For`, to which each proxy adds the address that it was asked by.
-        trusted: the proxies whose word counts; the header of anybody else is not looked at.
+        forwarded: `X-Forwarded-For`, to which each proxy adds its client's address.
+        trusted: the proxies whose header counts; any other's is ignored.
     """
     address = _address(peer or "")
     hops = forwarded.split(",")

@@ -1,7 +1,7 @@
-"""What administrators have: users, tokens, tenants, and the log of changes.
+"""Shared by the endpoints for administrators: users, tokens, tenants, and the log of changes.
 
-Those of a tenant have its own only: `storage.scope` leaves out all others, and what is made belongs
-to the tenant.
+A tenant's administrators see only what belongs to it: `storage.scope` leaves out all else. Whatever
+they make belongs to the tenant.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from underpass_control.storage.models import Terminal
 
 
 def tenant_for(caller: Caller, given: str | None) -> str | None:
-    """Return whose something is to be that a caller makes.
+    """Return the tenant of an object that a caller makes.
 
     Raises:
-        Problem: 403, it is to be another tenant's than the caller's.
+        Problem: 403, the given tenant is not the caller's.
     """
     if caller.tenant is None:
         return given
@@ -35,7 +35,7 @@ def tenant_for(caller: Caller, given: str | None) -> str | None:
 
 
 async def check_tenant_exists(connection: AsyncConnection, tenant: str | None) -> None:
-    """Make sure that there is a tenant.
+    """Check that a tenant exists.
 
     Raises:
         Problem: 409, there is none.
@@ -47,7 +47,7 @@ async def check_tenant_exists(connection: AsyncConnection, tenant: str | None) -
 async def check_token(
     connection: AsyncConnection, role: Role, node: int | None, tenant: str | None
 ) -> None:
-    """Make sure that a token of a role may be made.
+    """Check that a token of a role may be made.
 
     Raises:
         Problem: 422, it may not.

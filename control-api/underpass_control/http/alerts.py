@@ -1,4 +1,4 @@
-"""Alerts, their rules, and who is told of them: webhooks and mail addresses."""
+"""Alerts, their rules, and their targets: webhooks and mail addresses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Alert, AlertPending, AlertRule, AlertTarget, Beam
 
-# Each rule is held against all terminals every few seconds; each alert is told to each target.
+# Every few seconds each rule is checked for all terminals; each alert is sent to each target.
 MOST_RULES = 100
 MOST_TARGETS = 20
 _SECRET_BYTES = 32
@@ -118,7 +118,7 @@ class Alerts:
         adding: tuple[str, Handle, type[BaseModel], type[BaseModel]],
         deletes: str,
     ) -> Iterator[Endpoint]:
-        """Yield the endpoints of what is read as a whole, made and deleted."""
+        """Yield the endpoints of a collection that is read as a whole: read, create and delete."""
         path, (reads, read, readers, listed) = f"/v1/alert-{name}s", reading
         is_revised = table is AlertRule
         adds, add, body, made = adding
@@ -196,11 +196,11 @@ class Alerts:
                 raise _no_rule(number)
             expected = replaced(call, before.revision)
             if body.kind != before.kind:
-                # What fires by it would be of a kind that it is not of any more.
+                # Its firing alerts would have a kind that the rule no longer has.
                 detail = f"it is of the kind {before.kind}, and stays so: make another rule"
                 raise Problem(HTTPStatus.CONFLICT, detail)
             await _check_beam(connection, body)
-            # The revision once more: somebody else may change it meanwhile.
+            # Check the revision again: another caller may have changed it meanwhile.
             changed = (
                 update(AlertRule)
                 .where(AlertRule.id == number, AlertRule.revision == before.revision)
@@ -215,7 +215,7 @@ class Alerts:
             if row is None:
                 raise await _not_changed(connection, number, expected)
             if any(getattr(row, name) != getattr(before, name) for name in _CONDITION):
-                # What held was another condition: it has to hold anew for its time.
+                # The condition is now another one: it has to hold anew for its time.
                 pending = delete(AlertPending).where(AlertPending.rule_id == number)
                 await connection.execute(pending)
             was, now = _rule(before), _rule(row)
@@ -308,7 +308,7 @@ async def _not_changed(connection: AsyncConnection, number: int, expected: int |
     """Return why a rule that has just been read is not changed; `expected` as `replaced` has it."""
     query = select(AlertRule.id).where(AlertRule.id == number)
     if await connection.scalar(query) is None:
-        # Somebody has deleted it, or the beam that it was for.
+        # It has been deleted, or its beam has.
         return _no_rule(number)
     if expected is not None:
         return changed_since()

@@ -1,4 +1,4 @@
-"""Work that costs much: a few requests at once may ask for it."""
+"""Limits how many requests for expensive work run at once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from underpass_control.http.problem import Problem
 
 
 class AtOnce:
-    """Lets so many in, and has the others come again: what waited would hold what it has sent."""
+    """Admits a number of requests and refuses the others: a waiting one would keep its body."""
 
     def __init__(self, most: int, what: str) -> None:
-        """Take how many, and what they are, for people."""
+        """Take how many, and what they are called in errors."""
         self._most = most
         self._what = what
         self._count = 0
@@ -23,18 +23,18 @@ class AtOnce:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether none is let in at present."""
+        """Tell whether none is admitted at present."""
         return not self._count
 
     @contextmanager
     def one(self, party: Hashable = None) -> Iterator[None]:
-        """Count one as long as it lasts.
+        """Count one request while it lasts.
 
-        Where it is said whose it is, no party has more than there is room left for: it cannot lock
-        the others out.
+        If its party is given, a party has at most as many as there are free places, so it cannot
+        lock the others out.
 
         Raises:
-            Problem: 503, there are as many as may be; 429, the party has too many.
+            Problem: 503, all places are taken; 429, the party has too many.
         """
         later = {"Retry-After": "10"}
         if self._count >= self._most:

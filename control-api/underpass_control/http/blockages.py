@@ -1,4 +1,4 @@
-"""Blockages: expected and observed; and what terminals announce of them."""
+"""Blockages, expected and observed, and the announcements of terminals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from underpass_control.storage.history import EXPECTED, OBSERVED, Place, Wanted
 from underpass_control.storage.models import Terminal
 
 _STATES = (*EXPECTED, OBSERVED)
-# What a terminal announces by its own token: so many at once, and so many a second.
+# Announcements that a terminal may make with its own token: at once, and per second.
 _BURST = 100
 _PER_S = 1.0
 

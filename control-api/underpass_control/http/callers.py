@@ -1,5 +1,5 @@
-"""Callers: their tokens and sessions are looked up, remembered for a while, and watched while a
-stream lasts."""
+"""Callers: their tokens and sessions are looked up, cached for a while, and watched while a stream
+lasts."""
 
 from __future__ import annotations
 
@@ -29,41 +29,40 @@ from underpass_control.settings import Settings
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
-# Tokens in use are looked up again so often: a revoked one ends within a second.
+# How often tokens in use are looked up again: a revoked one ends within a second.
 _CHECK_EVERY_S = 0.5
 _CHECK_WITHIN_S = 5.0
-# Tokens that have been used within this time are checked; one that was checked within it need not
-# be looked up.
+# Tokens used within this time are checked again; one checked within it need not be looked up.
 _TOKEN_KEPT_MS = 5_000
 _MOST_TOKENS_KEPT = 10_000
 _AT_ONCE = 1_000
-# What a limit lets through at once, in seconds of its rate.
+# The burst of a limit, in seconds of its rate.
 _BURST_S = 4
 _SECRET = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_SECRET}}}")
-# What a terminal sends by its own token: bytes a second, and at once. That is ten times what it may
-# report, and all of that at once.
+# The bytes that a terminal may send with its own token, per second and at once: ten times the
+# reports that it may make, and all of its burst of reports.
 _BODY_BYTES_PER_S = 65_536.0
 _BODY_BYTES = 8 << 20
-# That a session has been used is stored so often at most; sooner where it ends sooner.
+# The use of a session is stored at most this often; more often if the session would end sooner.
 _TOUCH_EVERY_MS = 60_000
 COOKIE = "underpass-session"
-# Browsers take a cookie of such a name over TLS only: no page without TLS can set it.
+# Browsers accept a cookie of this name over TLS only, so no page without TLS can set it.
 SECURE_COOKIE = "__Secure-underpass-session"
 CSRF_HEADER = "X-CSRF-Token"
 _CHANGES_NOTHING = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 
 
 class TokenEndedError(Exception):
-    """The token or session that somebody follows with has expired, or is revoked."""
+    """The token or session of a stream has expired, or is revoked."""
 
 
 @dataclass(slots=True)
 class _Known:
     caller: Caller
-    # When it was last found to be in force, and when it was last shown.
+    # When it was last found to be in force, and when it was last used.
     checked_ms: int
     used_ms: int
-    # When it was last stored that it has been used; of sessions only.
+    # When its use was last stored; of sessions only.
     touched_ms: int = 0
 
     def is_fresh(self, now_ms: int) -> bool:
@@ -74,15 +73,15 @@ class _Known:
 
 
 class Callers:
-    """Says who calls, and refuses who calls too often.
+    """Authenticates callers, and refuses those that call too often.
 
     Requests with a known token count against that token. All others count against the address that
     they come from: those without a token, and those whose token has to be looked up and is unknown.
-    So whoever guesses costs nobody else anything, and the database little.
+    So guessing tokens costs other callers nothing, and the database little.
     """
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        # A connection of its own: whatever waits for the others, a revoked token is noticed.
+        # It has its own connection, so that a revoked token is noticed even if all others are busy.
         self._database = Database(database.url, pool_size=1)
         self._trusted = settings.trusted_proxies
         self._of_token = Buckets(
@@ -96,9 +95,9 @@ class Callers:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         # Tokens that are being looked up.
         self._looked_up: dict[str, asyncio.Task[Caller | None]] = {}
-        # The streams that each token holds open.
+        # The open streams of each token.
         self._streams: dict[Credential, set[asyncio.Timeout]] = {}
-        # How many each party has, of all kinds.
+        # How many streams of all kinds each party has.
         self._streams_of: Counter[tuple[str, str | int]] = Counter()
         self._task: asyncio.Task[None] | None = None
 
@@ -107,14 +106,14 @@ class Callers:
         self._task = asyncio.create_task(self._watch(), name="tokens")
 
     async def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._database.close()
 
     def admit(self, request: web.Request) -> None:
-        """Let a request in that needs no token.
+        """Admit a request that needs no token.
 
         Raises:
             Problem: 429, there have been too many from its address.
@@ -122,23 +121,23 @@ class Callers:
         admit(self._of_address, self.address(request))
 
     def admit_body(self, caller: Caller | None, size: int) -> None:
-        """Count the bytes that a terminal sends itself, before they are read as JSON.
+        """Count the bytes that a terminal itself sends, before they are read as JSON.
 
-        That takes more time than sending them, whatever they are: one that is stolen must not hold
-        up all others.
+        Reading any bytes takes longer than sending them: a stolen terminal must not delay all
+        others.
 
         Raises:
-            Problem: 429, that is more than any vehicle has to say.
+            Problem: 429, that is more than any vehicle has to report.
         """
         if caller is not None and caller.role is Role.TERMINAL:
             admit(self._bytes_of_terminal, caller.node, size)
 
     async def authenticate(self, request: web.Request) -> Caller:
-        """Return who makes a request, by its bearer token or the cookie of a session.
+        """Return the caller of a request, by its bearer token or the cookie of a session.
 
         Raises:
-            Problem: 401, it has nothing that is in force; 403, it changes something by a cookie
-                and does not show the session's CSRF token; 429, there have been too many.
+            Problem: 401, it has no token or session in force; 403, it makes a change by a cookie
+                without the session's CSRF token; 429, there have been too many.
         """
         text, is_session = self._secret(request)
         if text is None:
@@ -150,7 +149,7 @@ class Callers:
         caller = await self._caller(request, text)
         if is_session and request.method not in _CHANGES_NOTHING:
             shown = request.headers.get(CSRF_HEADER, "")
-            # A header may have bytes that are no UTF-8.
+            # A header may have bytes that are not UTF-8.
             given = shown.encode(errors="surrogateescape")
             if not hmac.compare_digest(given, sessions.csrf_token_of(text).encode()):
                 detail = f"with a cookie, this needs the header {CSRF_HEADER} of the session"
@@ -158,15 +157,15 @@ class Callers:
         return caller
 
     def session_secret(self, request: web.Request) -> str | None:
-        """Return what a request's cookie of a session holds, whatever it is."""
+        """Return the content of a request's session cookie, unchecked."""
         text, is_session = self._secret(request)
         return text if is_session else None
 
     def cookie(self, request: web.Request, secret: str) -> str:
-        """Return the `Set-Cookie` that gives a browser a session's secret, or takes it ("").
+        """Return the `Set-Cookie` that gives a browser a session's secret, or removes it ("").
 
-        Without a path of its own, the cookie is for the paths beside the one that was asked (RFC
-        6265, § 5.1.4), so it goes to this API alone, below whatever path of a reverse proxy.
+        Without a path of its own, the cookie is for the paths beside the requested one (RFC 6265,
+        § 5.1.4), so it goes to this API only, even below a path of a reverse proxy.
         """
         secure = self.is_secure(request)
         name = SECURE_COOKIE if secure else COOKIE
@@ -178,7 +177,7 @@ class Callers:
         return "; ".join(parts)
 
     def is_secure(self, request: web.Request) -> bool:
-        """Tell whether the browser's connection has TLS, as far as a trusted proxy says."""
+        """Tell whether the browser's connection has TLS; a trusted proxy's header counts."""
         if request.secure:
             return True
         try:
@@ -189,11 +188,11 @@ class Callers:
         return said.lower() == "https" and any(peer in one for one in self._trusted)
 
     def forget(self, credential: Credential) -> None:
-        """Take in that a token or session has just ended: streams end now."""
+        """Note that a token or session has just ended: its streams end now."""
         self._end({credential})
 
     def _secret(self, request: web.Request) -> tuple[str | None, bool]:
-        """Return what a request is made with, and whether it comes from a cookie."""
+        """Return the secret of a request, and whether it comes from a cookie."""
         header = request.headers.get(hdrs.AUTHORIZATION)
         if header is not None:
             scheme, _, text = header.partition(" ")
@@ -212,18 +211,18 @@ class Callers:
         known.used_ms = now_ms
         if known.is_fresh(now_ms):
             return known.caller
-        # It has not been used for a while: whether it still is in force is not known.
+        # It has not been used for a while, so it is unknown whether it is still in force.
         return await self._look_up(text)
 
     @contextmanager
     def one_stream(self, caller: Caller, open_streams: int, most: int) -> Iterator[None]:
-        """Count another stream of a kind as long as it lasts.
+        """Count another stream of a kind while it lasts.
 
-        Nobody has more of them than are free: neither a token, nor a user by sessions, nor a tenant
-        by users and tokens can lock the others out.
+        A token, a user with all sessions, and a tenant with all users and tokens each have at most
+        as many as there are free places, so they cannot lock the others out.
 
         Raises:
-            Problem: 503, there are too many; 429, the caller's have too many.
+            Problem: 503, there are too many; 429, the caller's party has too many.
         """
         later = {"Retry-After": "10"}
         if open_streams >= most:
@@ -244,10 +243,10 @@ class Callers:
 
     @asynccontextmanager
     async def while_in_force(self, caller: Caller) -> AsyncIterator[None]:
-        """Do something for as long as a caller's token is in force, whatever it waits for.
+        """Run the body while a caller's token is in force; interrupt it when the token ends.
 
         Raises:
-            TokenEndedError: It no longer is.
+            TokenEndedError: The token has ended.
         """
         limit = asyncio.timeout(None)
         try:
@@ -258,7 +257,7 @@ class Callers:
                     yield
                 finally:
                     streams.discard(limit)
-                    # Once they have been told to end, a later one has a set of its own.
+                    # If they have been told to end meanwhile, later streams have another set.
                     if not streams and self._streams.get(caller.credential) is streams:
                         del self._streams[caller.credential]
         except TimeoutError as error:
@@ -268,8 +267,8 @@ class Callers:
             raise TokenEndedError(_ended(is_session=is_session)) from error
 
     async def _guessed(self, request: web.Request, text: str) -> Caller:
-        """Return the caller of a token that is not known here, and perhaps nobody's."""
-        # Counted before it is looked up, so that many guesses at once are refused, too.
+        """Return the caller of a token that is not cached here and may be a guess."""
+        # It is counted before the look-up, so that many guesses at once are refused, too.
         address = self.address(request)
         counted = text not in self._looked_up
         if counted:
@@ -287,7 +286,7 @@ class Callers:
                 self._of_address.take(address, time.monotonic())
 
     async def _look_up(self, text: str) -> Caller:
-        """Look a token up; all who show it at once wait for one query."""
+        """Look a token up; concurrent requests with it share one query."""
         task = self._looked_up.get(text)
         if task is None:
             task = asyncio.create_task(self._find(text))
@@ -320,7 +319,7 @@ class Callers:
             except (DatabaseLostError, TimeoutError) as error:
                 _LOG.warning("tokens are not checked", error=str(error))
             except Exception:
-                # Whatever it is, the next check must come: streams end by it.
+                # After any error the next check must come: it ends streams.
                 _LOG.exception("tokens are not checked")
 
     async def _check_used(self, now_ms: int) -> None:
@@ -345,7 +344,7 @@ class Callers:
         self._end(set(watched) - good)
 
     async def _touch(self, now_ms: int) -> None:
-        """Store that sessions have been used: by requests, not by streams that stay open."""
+        """Store the use of sessions by requests; open streams do not count as use."""
         every_ms = min(_TOUCH_EVERY_MS, self._idle_ms // 4)
         used = [
             one
@@ -378,13 +377,13 @@ class Callers:
                 limit.reschedule(now_s)
 
     def address(self, request: web.Request) -> str:
-        """Return whom a request is counted for: its address, or its /64 of IPv6."""
+        """Return the address that a request is counted for, or its /64 of IPv6."""
         forwarded = ",".join(request.headers.getall("X-Forwarded-For", ()))
         return client_address(request.remote, forwarded, self._trusted)
 
 
 def party_of(caller: Caller) -> tuple[str, str | int]:
-    """Return who has one part together: all of a tenant, or all sessions of a user."""
+    """Return the party that shares one part: a tenant, or a user with all sessions, or a token."""
     if caller.tenant is not None:
         return "tenant", caller.tenant
     if caller.user_id is not None:

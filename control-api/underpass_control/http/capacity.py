@@ -56,8 +56,8 @@ class CapacityOfBeam:
         ]
 
     async def _get(self, call: Call) -> models.Capacity:
-        # What maintenance of a beam leaves is the same for everybody, though no tenant sees the
-        # intervention itself.
+        # All callers see the capacity that a beam's maintenance leaves, though tenants do not see
+        # the intervention itself.
         with scope.within(None):
             async with self._database.reading() as connection:
                 beam = await known_beam(connection, call)
@@ -77,7 +77,7 @@ class CapacityOfBeam:
                 for from_ms, step in zip(times, of, strict=True)
             ]
         async with self._changes.transaction() as (connection, publish):
-            # Whoever sets it meanwhile replaces these steps, and does not add to them.
+            # A concurrent request must replace these steps, not add to them.
             await interventions.lock(connection, call.path["beam"])
             beam = await known_beam(connection, call)
             before = await _steps(connection, beam)

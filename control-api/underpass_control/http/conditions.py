@@ -1,4 +1,4 @@
-"""Conditional requests (RFC 9110, § 13): what a caller knows of something, by its ETag."""
+"""Conditional requests (RFC 9110, § 13): callers show by an ETag which revision they know."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def etag(revision: int | str) -> str:
 
 
 def is_known(call: Call, tag: str) -> bool:
-    """Tell whether the caller has what an ETag stands for (`If-None-Match`)."""
+    """Tell whether the caller already has the content of an ETag (`If-None-Match`)."""
     header = call.request.headers.get("If-None-Match", "")
     return header.strip() == "*" or any(known == tag for _, known in _ETAG.findall(header))
 
 
 def is_shown(call: Call, revision: int | None) -> bool:
-    """Tell whether the caller shows that it knows a revision (`If-Match`); None: of nothing.
+    """Tell whether the caller shows a revision (`If-Match`); None: nothing exists.
 
-    Weak ETags show nothing: they may be those of something else.
+    Weak ETags do not count: different contents may share one.
     """
     header = call.request.headers.get("If-Match", "")
     if revision is None:
@@ -33,14 +33,14 @@ def is_shown(call: Call, revision: int | None) -> bool:
 
 
 def replaced(call: Call, revision: int | None) -> int | None:
-    """Return the only revision that a request may change (`If-Match`); None: whichever it is.
+    """Return the only revision that a request may change (`If-Match`); None: any.
 
     Args:
         call: the request.
-        revision: the one that there is now; None where there is nothing.
+        revision: the present one; None if nothing exists.
 
     Raises:
-        Problem: 412, the caller knows another one.
+        Problem: 412, the caller shows another one.
     """
     header = call.request.headers.get("If-Match")
     if header is None:

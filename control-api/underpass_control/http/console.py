@@ -1,8 +1,8 @@
 """The console: the page for operators at `/`, and the files that it loads.
 
 It is built from `console/` into the folder `console` of this package. All of its files come from
-here, so it works where there is no way to the Internet. What it shows, it asks the API for with the
-token that its user gives it.
+here, so it works without Internet access. It reads its data from the API, with its user's session
+or token.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from underpass_control.http.sending import File
 _LOG = structlog.get_logger()
 _FOLDER = Path(__file__).parents[1] / "console"
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
-# What makes the form usable before the script is there; its own text alone is allowed.
+# The inline code that makes the form usable before the script has come; only this text is allowed.
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
-# The files beside these are the same, compressed; they are chosen by what the browser takes.
+# The files with these endings are compressed copies, chosen by the encodings a browser accepts.
 _COMPRESSED = frozenset({".br", ".gz"})
 _HEADERS = {
     # Shorter than the library's, and without versions.
@@ -34,7 +34,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-# What concerns a page and not its assets: the first script and its head fit one flight of TCP.
+# Headers for the page only, not its assets: the first script and its head fit one flight of TCP.
 _PAGE_HEADERS = {
     **_HEADERS,
     "Referrer-Policy": "no-referrer",
@@ -61,9 +61,9 @@ class ConsolePages:
     def __init__(
         self, callers: Callers, folder: Path = _FOLDER, *, provider: str | None = None
     ) -> None:
-        """Take the folder with what was built: what it holds now is served.
+        """Take the folder of the built console; the files that it holds now are served.
 
-        `provider` is the name on the button to sign in by it, if there is one.
+        `provider` is the name on the button for signing in by a provider, if there is one.
         """
         self._callers = callers
         self._page = folder / "index.html"
@@ -71,7 +71,7 @@ class ConsolePages:
         # The page with the provider's name in it, compressed: a request of its own would cost the
         # first visit a round trip.
         self._named: bytes | None = None
-        # Names are looked up here, so that no request can name any other file.
+        # Requests are looked up by name in this table, so they can reach no other file.
         self._assets: dict[str, Path] = {}
         styles: list[str] = []
         scripts: list[str] = []
@@ -124,12 +124,12 @@ class ConsolePages:
         path = self._assets.get(request.match_info["name"])
         if path is None:
             raise web.HTTPNotFound
-        # The policy of a worker (.mjs) is that of its own script's answer. A page's scripts go by
-        # the page's, and the first one has no room for another.
+        # The policy of a worker (.mjs) comes with its own script. A page's scripts have the page's
+        # policy, and the first one has no room for another header.
         policy = {} if path.suffix == ".js" else self._policy
         response = File(path, headers={**_HEADERS, **policy, **_FOR_EVER})
         if path.suffix in (".js", ".mjs"):
-            # Not every system's table of types has the second, and a module needs the right one.
+            # Not every system's table of types has `.mjs`, and a module needs the right type.
             response.content_type = "text/javascript"
         return response
 

@@ -23,18 +23,18 @@ def cursor_of(key: int | str) -> str:
 
 
 def next_page(found: Sequence[T], limit: int, key: Callable[[T], int | str]) -> str | None:
-    """Return the cursor of the page behind this one; None where there is no more.
+    """Return the cursor of the next page; None if there is none.
 
     Args:
-        found: what is on this page.
-        limit: how much may be on it.
-        key: what the next page begins behind, of an entry.
+        found: the entries of this page.
+        limit: the most entries of a page.
+        key: gives the key of an entry, behind which the next page begins.
     """
     return cursor_of(key(found[-1])) if len(found) == limit else None
 
 
 def number_after(cursor: str | None) -> int | None:
-    """Return the number that a cursor was made of."""
+    """Return the number in a cursor."""
     key = _key(cursor)
     if key is None or (type(key) is int and abs(key) < _BEYOND):
         return key
@@ -42,7 +42,7 @@ def number_after(cursor: str | None) -> int | None:
 
 
 def text_after(cursor: str | None) -> str | None:
-    """Return the text that a cursor was made of."""
+    """Return the text in a cursor."""
     key = _key(cursor)
     if key is None or (isinstance(key, str) and key.isprintable()):
         return key
@@ -50,7 +50,7 @@ def text_after(cursor: str | None) -> str | None:
 
 
 def parts_after(cursor: str | None, count: int) -> list[str] | None:
-    """Return the texts, joined by colons, that a cursor was made of; the last may have colons."""
+    """Return the texts in a cursor, which colons separate; the last one may have colons."""
     text = text_after(cursor)
     if text is None:
         return None
@@ -61,7 +61,7 @@ def parts_after(cursor: str | None, count: int) -> list[str] | None:
 
 
 def numbers_after(cursor: str | None, count: int) -> list[int] | None:
-    """Return the numbers, joined by colons, that a cursor was made of."""
+    """Return the numbers in a cursor, which colons separate."""
     parts = parts_after(cursor, count)
     return None if parts is None else [number_of(part) for part in parts]
 

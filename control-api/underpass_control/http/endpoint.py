@@ -1,7 +1,7 @@
-"""Endpoints: declared once, for the router, for the checks of input, and for the description.
+"""Endpoints: declared once, for the router, the checks of input, and the description.
 
-A handler is given a `Call` with what its declaration says is there, checked, and returns a model,
-which becomes the answer's JSON.
+A handler gets a `Call` whose contents have been checked against its declaration. It returns a
+model, which becomes the answer's JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from underpass_control.storage.database import Database
 from underpass_control.tracing import Request as TracedRequest
 from underpass_control.tracing import Traces
 
-# An agent has its own endpoints, and nothing else.
+# An agent may use only its own endpoints.
 AGENTS = frozenset({Role.AGENT})
 EVERYBODY = frozenset(Role) - AGENTS
 ADMINISTRATORS = frozenset({Role.ADMINISTRATOR})
@@ -38,13 +38,13 @@ GATEWAYS = OPERATORS | {Role.GATEWAY}
 READERS = GATEWAYS | {Role.VIEWER}
 REPORTERS = GATEWAYS | {Role.TERMINAL}
 
-# The most errors that one answer names, and that are looked at.
+# The most errors that one answer names, and that are checked.
 _MOST_ERRORS = 20
 _MOST_FOUND = 20_000
 # A client that sends its body more slowly than this is refused.
 _BODY_WITHIN_S = 30.0
 _JSON = ("application/json", "application/geo+json")
-# In JSON, each value but the first of all follows one of these.
+# In JSON, every value except the first follows one of these.
 _BEFORE_VALUES = (b",", b"[", b"{")
 
 M = TypeVar("M", bound=BaseModel)
@@ -52,11 +52,11 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Most:
-    """What a body may have: bytes, which are in memory meanwhile, and values, if it is JSON.
+    """The bounds of a body: bytes, which it takes in memory, and values, if it is JSON.
 
-    Reading JSON holds the event loop, in a thread of its own, too: pydantic does not let go of the
-    interpreter. A wrong value costs a microsecond or more, once for each member that is missing
-    beside it, so what has two bytes for each would take seconds.
+    Reading JSON blocks the event loop, even from another thread: pydantic holds the interpreter's
+    lock. A wrong value costs a microsecond or more for each member that it lacks, so a body with a
+    wrong value every two bytes would take seconds.
     """
 
     size_bytes: int
@@ -77,11 +77,11 @@ class Call:
     # None where the endpoint asks for no token.
     caller: Caller | None
     path: Mapping[str, str]
-    # The address that it is counted for.
+    # The address for which it is counted.
     address: str = ""
-    # Whether the handler has written down what it has changed.
+    # Whether the handler has recorded its change.
     is_recorded: bool = False
-    # The body of an endpoint that takes something else than JSON.
+    # The body, for an endpoint that takes something other than JSON.
     content: bytes = b""
     # Its trace, if it is traced.
     trace: TracedRequest | None = None
@@ -100,15 +100,15 @@ class Call:
 
     @property
     def known_caller(self) -> Caller:
-        """Return the caller of an endpoint that asks for a token."""
+        """Return the caller, for an endpoint that needs a token."""
         assert self.caller is not None
         return self.caller
 
     def own_gateway(self) -> int:
-        """Return the gateway of the path, which is the token's, if that is for one.
+        """Return the gateway in the path; a gateway's token must be for the same one.
 
         Raises:
-            Problem: 403, it is another one.
+            Problem: 403, the token is another gateway's.
         """
         gateway, caller = self.path_number("gateway"), self.known_caller
         if caller.role is Role.GATEWAY and caller.node not in (None, gateway):
@@ -121,7 +121,7 @@ class Call:
         *changes: audit.Changed,
         actor: audit.Actor | None = None,
     ) -> None:
-        """Write down changes, in the transaction that makes them: the caller's, or another's."""
+        """Record changes, in the transaction that makes them, as the caller's or another's."""
         if actor is None:
             caller = self.known_caller
             kind, number = caller.credential.kind.value, caller.credential.id
@@ -138,7 +138,7 @@ class Call:
 
 @dataclass
 class Answer:
-    """A model with what else belongs to its answer."""
+    """A model with its answer's status and headers."""
 
     model: BaseModel | None
     status: HTTPStatus = HTTPStatus.OK
@@ -150,7 +150,7 @@ Handle = Callable[[Call], Awaitable["Answer | BaseModel | web.StreamResponse"]]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What is at a method and path, who may ask, and what is asked and answered."""
+    """An endpoint at a method and path: who may call it, its input and its answers."""
 
     method: str
     path: str
@@ -158,30 +158,30 @@ class Endpoint:
     handle: Handle
     # None: without a token.
     roles: frozenset[Role] | None
-    # What a tenant's caller may ask it for.
+    # What it gives a tenant's caller.
     tenancy: Tenancy = Tenancy.WHOLE
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
-    # What it takes that is not JSON: a media type. It reads `Call.content` itself; or, if that may
-    # be large, the request's stream.
+    # The media type of a body that is not JSON. The handler reads `Call.content` itself, or the
+    # request's stream if the body may be large.
     takes: str | None = None
     is_large: bool = False
-    # What is not read as a stream has no more.
+    # The bounds of a body that is not read as a stream.
     most: Most = SMALL
-    # Headers that it reads, beside those of every endpoint.
+    # Headers that it reads, in addition to those of every endpoint.
     headers: Iterable[str] = ()
     answers: type[BaseModel] | None = None
-    # None: 204 where a deletion answers nothing, else 200.
+    # None: 204 for a deletion without an answer, otherwise 200.
     status: HTTPStatus | None = None
-    # Other answers than problems: made anew, or not modified.
+    # Further answers that are no problems: created, or not modified.
     others: Iterable[HTTPStatus] = ()
     media_type: str = "application/json"
-    # Beside those that every endpoint may give, or what it takes and reads brings with it.
+    # In addition to those of every endpoint, and those that follow from its input.
     problems: Iterable[HTTPStatus] = ()
     # Whether too many requests are refused.
     limited: bool = True
-    # Whether what it changes is written into the log of changes: not what nodes report as they go,
-    # and not what changes nothing. None: what only operators or administrators may ask is.
+    # Whether its changes go into the log of changes; nodes' reports, and requests without effect,
+    # do not. None: only if it is for operators or administrators only.
     recorded: bool | None = None
 
     @property
@@ -192,7 +192,7 @@ class Endpoint:
 
     @property
     def is_recorded(self) -> bool:
-        """Tell whether what it changes is written into the log of changes."""
+        """Tell whether its changes go into the log of changes."""
         if self.recorded is not None:
             return self.recorded
         return self.method != "GET" and self.roles in (OPERATORS, ADMINISTRATORS)
@@ -200,12 +200,12 @@ class Endpoint:
 
 def route(endpoint: Endpoint, callers: Callers, database: Database, traces: Traces) -> web.RouteDef:
     """Return the endpoint for aiohttp's router."""
-    # A stream lasts for hours: what goes out on it has spans of its own.
+    # A stream lasts for hours: the plans sent on it have spans of their own.
     is_stream = endpoint.media_type == "text/event-stream"
 
     async def answered(call: Call) -> web.StreamResponse:
         if not all(text.isprintable() for text in call.path.values()):
-            # No name has such characters, and PostgreSQL does not even compare a NUL.
+            # No name has such characters, and PostgreSQL cannot even compare a NUL.
             raise Problem(HTTPStatus.NOT_FOUND, "the path names nothing")
         call._query = _query(call.request, endpoint.query)
         if call.caller is not None:
@@ -227,7 +227,7 @@ def route(endpoint: Endpoint, callers: Callers, database: Database, traces: Trac
         if endpoint.roles is not None:
             caller = await callers.authenticate(request)
             if caller.role not in endpoint.roles:
-                # An operator's is enough where an administrator's is, too.
+                # Do not mention an administrator's token where an operator's is enough.
                 more = {Role.ADMINISTRATOR} if Role.OPERATOR in endpoint.roles else set()
                 needed = " or ".join(sorted(endpoint.roles - more))
                 raise Problem(HTTPStatus.FORBIDDEN, f"this needs the role {needed}")
@@ -306,7 +306,7 @@ def _check_kind(request: web.Request, kinds: Sequence[str]) -> None:
 
 def _invalid(what: str, status: HTTPStatus, error: ValidationError) -> Problem:
     if error.error_count() > _MOST_FOUND:
-        # Naming them takes longer than finding them.
+        # To describe them takes longer than to find them.
         return Problem(status, f"{what} is not as it should be, in {error.error_count()} places")
     found = error.errors(include_url=False, include_context=False, include_input=False)
     errors: list[dict[str, object]] = [
@@ -416,7 +416,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     for status in _problems_of(endpoint):
         problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
         if status is HTTPStatus.BAD_REQUEST:
-            # What is not valid HTTP, an endless URL for example, is answered before any endpoint.
+            # Invalid HTTP, such as an endless URL, is answered before any endpoint is called.
             problem["text/plain"] = {"schema": {"type": "string"}}
         operation["responses"][str(status.value)] = {
             "description": status.phrase,
@@ -462,7 +462,7 @@ def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
 
 
 def _tag(path: str) -> str:
-    """Return what a reader finds the endpoint under: the collection that it is of."""
+    """Return the tag under which a reader finds the endpoint: its collection."""
     parts = path.split("/")
     return parts[2] if parts[1] == "v1" else "service"
 
@@ -487,7 +487,7 @@ def _schema(
 def _schema_of(model: type[BaseModel]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a model's own schema, and those it refers to; made once, as many operations share it.
 
-    Both are in documents already: they are never changed.
+    Documents use both, so they must never be changed.
     """
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     parts = schema.pop("$defs", {})

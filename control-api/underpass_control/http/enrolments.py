@@ -31,13 +31,13 @@ from underpass_control.instants import milliseconds, moment_of
 from underpass_control.storage import attachments, registry
 from underpass_control.storage.database import Database
 
-# An enrolment is for the near future: who finds a forgotten token finds it over.
+# The longest life of an enrolment: a forgotten token must soon be useless.
 _LONGEST_MS = 90 * 86_400_000
-# A program is started for each request: of one address so many at once, and then one each 2 s. A
-# fleet may come from one address.
+# Each request starts a program, so one address may make this many at once, and then one every 2 s.
+# A whole fleet may come from one address.
 _PER_S = 0.5
 _BURST = 40
-# A gateway passes on what its terminals ask, one request at a time.
+# A gateway passes on its terminals' requests, one at a time.
 _GATEWAY_PER_S = 5.0
 _GATEWAY_BURST = 100
 # A revocation list has some 50 bytes for each certificate.
@@ -208,7 +208,8 @@ class Enrolments:
         if not 1 <= node <= MOST_NODE:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no node {node}")
         target = f"/v1/nodes/{node}/certificates"
-        # Begun first: what cannot be written down is not done. Nothing is locked meanwhile.
+        # Begin the transaction first: a revocation that cannot be recorded must not be made. It
+        # locks nothing meanwhile.
         async with self._database.transaction() as connection:
             try:
                 revoked = await _answered(self._working().revoke(node))
@@ -229,7 +230,7 @@ class Enrolments:
         try:
             key = await _answered(authority.key_of(row.node, body.request))
             await self._give(call, row, key)
-            # Only now: what is cut short here is completed when the node asks again.
+            # Done last: if it is interrupted here, the node's next request completes it.
             signed = await _answered(authority.sign(row.node, body.request))
         except RefusedRequestError as error:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
@@ -237,7 +238,7 @@ class Enrolments:
         return Answer(shown, headers={"Cache-Control": "no-store"})
 
     async def _give(self, call: Call, row: Row[Any], key: str) -> None:
-        """Give an enrolment to a key; the same key may come again.
+        """Assign an enrolment to a key; the same key may come again.
 
         Raises:
             Problem: 409, another key has it; 403, it has just been revoked.
@@ -274,8 +275,8 @@ class Enrolments:
     async def _pass_on(self, call: Call) -> Answer:
         """Renew a certificate for a gateway's terminal.
 
-        What the gateway is told is the terminal's to use alone, so its token is not worth more
-        than the terminals that are at it; the terminal's key has signed the request.
+        Only the terminal can use the answer, since its key has signed the request. So a gateway's
+        token gives no more power than over the terminals that are at it.
         """
         gateway, body = call.own_gateway(), call.body(models.PassedOnBody)
         authority = self._working()
@@ -293,7 +294,7 @@ class Enrolments:
         return await self._renewed(call, signed)
 
     async def _renewed(self, call: Call, signed: Signed) -> Answer:
-        """Write a new certificate down, and return it."""
+        """Record a new certificate, and return it."""
         if signed.is_new:
             end = moment_of(signed.not_after_ms).isoformat()
             state = {"serial": signed.serial, "not_after": end}
@@ -343,7 +344,7 @@ class Enrolments:
 
 
 async def _answered(work: Awaitable[T]) -> T:
-    """Return what the authority answers.
+    """Return the authority's answer.
 
     Raises:
         Problem: 503, it cannot work.
@@ -356,7 +357,7 @@ async def _answered(work: Awaitable[T]) -> T:
 
 
 def _wrong(member: str, detail: str) -> Problem:
-    """Say what is wrong with a member of the body."""
+    """Return the problem of a wrong member of the body."""
     errors: list[dict[str, object]] = [{"pointer": f"/{member}", "detail": detail}]
     return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
 

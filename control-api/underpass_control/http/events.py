@@ -38,11 +38,11 @@ KINDS = (
     "settings",
 )
 MOST_FOLLOWERS = 2_000
-# What a follower's connection buffers here at most.
+# The most that a follower's connection buffers here.
 _MOST_BYTES = 16_384
-# A comment keeps NATs and proxies from forgetting the connection, and finds those who have gone.
+# A comment keeps NATs and proxies from forgetting the connection, and detects lost clients.
 _QUIET_S = 15.0
-# Events of so long go out together: a thousand followers are woken ten times a second at most.
+# Events within this time are sent together: a thousand followers wake at most ten times a second.
 _GATHER_S = 0.1
 
 
@@ -92,7 +92,7 @@ class EventStreams:
 
     async def _followed(self, call: Call, wanted: Filter) -> web.StreamResponse:
         out = EventResponse(call.request, _MOST_BYTES)
-        # Before anything is answered: what happens from then on is followed.
+        # Begin to follow before the answer, so that no event after it is missed.
         follower = self._begin(wanted, call.request.headers.get("Last-Event-ID"))
         self._followers += 1
         self._metrics.followers.set(self._followers)
@@ -127,8 +127,8 @@ async def _follow(out: EventResponse, follower: Follower) -> None:
     await out.send(b": follows\n" + _quiet(follower))
     while True:
         try:
-            # `asyncio.wait_for` of Python 3.11 loses a cancellation that comes with the news: a
-            # stream would go on though its token has ended.
+            # `asyncio.wait_for` of Python 3.11 loses a cancellation that comes with the news: the
+            # stream would continue although its token has ended.
             async with asyncio.timeout(_QUIET_S):
                 await follower.news()
         except TimeoutError:
@@ -146,7 +146,7 @@ def _begun(begun: Follower | Cut) -> Follower:
 
 
 def _quiet(follower: Follower) -> bytes:
-    """Return what keeps a quiet connection: how far the events are that it does not follow."""
+    """Return the message that keeps a quiet connection open: the id of the newest event."""
     reached = follower.reached
     return f"id: {reached}\n\n".encode() if reached else b":\n\n"
 

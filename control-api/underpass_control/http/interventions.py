@@ -1,7 +1,7 @@
-"""Interventions: what operators set against the planner for a time, and release again.
+"""Interventions: operators override the planner for a time, and release that again.
 
-Whoever changes or releases one has to show that they know how it is (`If-Match`), and two of the
-same kind and target never overlap: of two operators at once, the second is told.
+A change or release has to show the present revision (`If-Match`). Two of the same kind and target
+never overlap: of two operators at once, the second gets an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from underpass_control.storage.changes import Changes, Publish
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
 
-# Each is looked at with every plan of the beam.
+# Each of them costs time in every plan of the beam.
 MOST_AHEAD = 50
 _FURTHEST_MS = 366 * 86_400_000
 
@@ -195,7 +195,7 @@ class Interventions:
 async def _values(
     connection: AsyncConnection, body: models.InterventionBody, now_ms: int
 ) -> dict[str, Any]:
-    """Return the columns of what is to be made; a withdrawal's are those of its blockage."""
+    """Return the columns of a new intervention; a withdrawal's come from its blockage."""
     from_ms = now_ms if body.from_ is None else milliseconds(body.from_)
     values: dict[str, Any] = {
         "kind": body.kind,
@@ -228,7 +228,7 @@ def _set(values: dict[str, Any], call: Call, now_ms: int) -> dict[str, Any]:
 
 
 async def _lock(connection: AsyncConnection, values: dict[str, Any]) -> str:
-    """Have others who intervene on the same beam wait; return the beam."""
+    """Make other interventions on the same beam wait; return the beam."""
     beam = values["beam_id"]
     if beam is None:
         terminal = await registry.get(connection, Terminal, values["terminal"])
@@ -248,10 +248,10 @@ async def _check(
     *,
     but: int | None = None,
 ) -> None:
-    """Make sure that an intervention may be as it is to be.
+    """Check that an intervention may be set.
 
     Raises:
-        Problem: 422, its times or rates cannot be; 409, another one has been set.
+        Problem: 422, its times or rates are impossible; 409, it overlaps another one.
     """
     if values["until_ms"] <= max(values["from_ms"], now_ms):
         detail = "`until` is not after `from`, or is past"
@@ -279,7 +279,7 @@ async def _check(
 async def _check_rates(
     connection: AsyncConnection, beam: str, values: dict[str, Any], now_ms: int
 ) -> None:
-    """Make sure that a rate leaves the others what they have for certain."""
+    """Check that a rate leaves the other terminals their guaranteed and set rates."""
     terms = await terms_of(connection, beam, now_ms)
     assert terms is not None, "the beam is locked"
     for link in Link:
@@ -329,10 +329,10 @@ async def _known(connection: AsyncConnection, number: int) -> Row[Any]:
 
 
 def _check_shown(call: Call, row: Row[Any]) -> None:
-    """Make sure that the caller knows how it is.
+    """Check that the caller shows the present revision.
 
     Raises:
-        Problem: 428, nothing is shown (RFC 6585, § 3); 412, another revision is.
+        Problem: 428, it shows none (RFC 6585, § 3); 412, it shows another one.
     """
     if "If-Match" not in call.request.headers:
         detail = "show its ETag in If-Match: others may have changed it"

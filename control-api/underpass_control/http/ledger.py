@@ -1,4 +1,4 @@
-"""The ledger of debts and its balances, what operators forgive, and how fair a beam was."""
+"""The ledger of debts, its balances, forgiving by operators, and how fair a beam was."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class LedgerOfBeam:
         query = call.query(models.FairnessQuery)
         now_ms = self._database.clock.now_ms()
         until_ms = now_ms if query.until is None else min(milliseconds(query.until), now_ms)
-        # Whole periods that touch the range; of the last one there is what is reported by now.
+        # Whole periods that touch the range; the last one has the reports that have come by now.
         since_ms = milliseconds(query.since) // PERIOD_MS * PERIOD_MS
         until_ms = -(-until_ms // PERIOD_MS) * PERIOD_MS
         if until_ms <= since_ms:

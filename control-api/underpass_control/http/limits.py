@@ -1,4 +1,4 @@
-"""How many requests somebody may make: token buckets, one for each key."""
+"""Limits of request rates: token buckets, one for each key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 from underpass_control.http.problem import too_many
 
-# Keys that are remembered; beyond, the one that asked longest ago is forgotten.
+# The most keys remembered; beyond that, the one used longest ago is forgotten.
 _MOST_KEYS = 10_000
 
 
@@ -29,7 +29,7 @@ class Buckets:
         """Take requests out of a key's bucket, all of them or none.
 
         Returns:
-            0 if there were so many; else in how many seconds there will be, and nothing is taken.
+            0 if there were enough; otherwise the seconds until there will be, and nothing is taken.
         """
         left = self._now(key, now_s)
         if left < count:
@@ -38,7 +38,7 @@ class Buckets:
         return 0.0
 
     def give_back(self, key: Hashable, now_s: float) -> None:
-        """Put back a request that is not to count."""
+        """Put back a request that does not count."""
         self._set(key, min(self._now(key, now_s) + 1, self._burst), now_s)
 
     def _now(self, key: Hashable, now_s: float) -> float:

@@ -1,4 +1,4 @@
-"""What links do."""
+"""The states of links."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _MOST_BYTES = 256 << 20
 _MOST_FEATURES = 100_000
 _MOST_FEATURE_BYTES = 1 << 20
 _PACE = Pace(silent_s=30.0, least_bytes_per_s=16_384.0, longest_s=2 * 3_600.0)
-# Maps that are being taken in: each has its file.
+# Maps that may be imported at once: each has a temporary file.
 _AT_ONCE = 2
 _PORTION = 500
 
@@ -129,7 +129,7 @@ class Maps:
     async def _replace(self, call: Call) -> MapTaken:
         source = source_of(call)
         with self._taken.one(), tempfile.TemporaryFile() as file:
-            # All of it has come, and can be read, before the database is touched.
+            # All of it has come and can be parsed before the database is touched.
             await _take(call, file)
             return await self._store(call, source, file)
 
@@ -137,7 +137,7 @@ class Maps:
         try:
             async with self._changes.transaction() as (connection, publish):
                 done = await obstructions.replace(connection, publish, source, _portions(file))
-                # They were made of what the map was.
+                # These tiles were made from the former map.
                 await tilesets.remove(connection, publish, source)
                 after = {"obstructions": done.count, "removed": done.removed}
                 await call.record(connection, Changed("set", f"/v1/maps/{source}", after=after))
@@ -172,7 +172,7 @@ def _tiles(sets: Mapping[str, Row[Any]], source: str) -> MapTileset | None:
 
 
 async def _take(call: Call, file: IO[bytes]) -> None:
-    """Write the features of a request into a file, each on its line, once they can be read."""
+    """Check the features of a request, and write each to its own line of a file."""
     ids: set[str] = set()
     async for some in texts(
         call,

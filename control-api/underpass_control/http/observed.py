@@ -1,4 +1,4 @@
-"""Every request is counted, and logged where it has failed."""
+"""Counts every request, and logs failed ones."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from underpass_control.metrics import Metrics
 
 _LOG = structlog.get_logger()
 _FAILED = 400
-# Refusals of one address that are logged: so many at once, and so many a second. Who asks for what
-# is not there, or always the same that is wrong, must not fill the disk, nor hide what others are
-# refused.
+# The refusals of one address that are logged, at once and per second. A client that repeats wrong
+# requests must neither fill the disk nor hide the refusals of others.
 _LOGGED_AT_ONCE = 100
 _LOGGED_PER_S = 10.0
 _LONGEST_PATH = 200
 
 
 def observed(metrics: Metrics, address: Callable[[web.Request], str]) -> Middleware:
-    """Return the middleware that counts; `address` tells whom a request is counted for."""
+    """Return the middleware that counts; `address` gives the address that a request counts for."""
     logged = Buckets(_LOGGED_PER_S, _LOGGED_AT_ONCE)
 
     @web.middleware
@@ -34,7 +33,7 @@ def observed(metrics: Metrics, address: Callable[[web.Request], str]) -> Middlew
         began = time.perf_counter()
         response = await handler(request)
         taken_s = time.perf_counter() - began
-        # The endpoint's path, not the request's: callers must not be able to create time series.
+        # Use the endpoint's path, not the request's: callers must not create time series.
         resource = request.match_info.route.resource
         endpoint = "none" if resource is None else resource.canonical
         method = request.method if resource is not None else "any"

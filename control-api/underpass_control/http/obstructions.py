@@ -28,9 +28,9 @@ from underpass_control.storage.database import Database
 
 _MOST_AT_ONCE = 10_000
 _SIDES = 4
-# The log of changes names so many of those that are set at once.
+# The most obstructions, of those set at once, that the log of changes names.
 _MOST_NAMED = 100
-# Learned places are taken in so many in a transaction: with each, those around it are looked at.
+# Learned places stored in one transaction: each is compared with those around it.
 _LEARNED_AT_ONCE = 50
 _GIVES = "application/geo+json"
 
@@ -118,8 +118,8 @@ class Obstructions:
             )
         last = next_page(found, query.limit, lambda one: one["id"])
         page = ObstructionPage(features=found, next=last)
-        # Vehicles read the map over their own links: a page of thousands of roads is made, packed
-        # and compared beside the event loop.
+        # Vehicles read the map over their own links. A page of thousands of roads is made,
+        # compressed and hashed outside of the event loop.
         text, tag = await asyncio.to_thread(_content, page)
         headers = {"ETag": tag, "Vary": "Accept-Encoding"}
         if is_known(call, tag):
@@ -132,14 +132,14 @@ class Obstructions:
     async def _set(self, call: Call) -> models.Accepted:
         try:
             features = call.body(ObstructionCollection).features
-            # Of some megabytes that takes seconds, in which everything else would wait.
+            # For a few megabytes this takes seconds, in which everything else would wait.
             found, places, others = await asyncio.to_thread(_read, features)
             async with self._changes.transaction() as (connection, publish):
                 await obstructions.put(connection, publish, "rest", others)
                 state = {"count": len(found), "ids": [one.id for one in found[:_MOST_NAMED]]}
                 await call.record(connection, Changed("set", "/v1/obstructions", after=state))
-            # Others have their turn between two of them, as the renewal of leases. What is broken
-            # off may be sent again.
+            # Other work, such as the renewal of leases, runs between two transactions. An
+            # interrupted import may be sent again.
             for begin in range(0, len(places), _LEARNED_AT_ONCE):
                 async with self._changes.transaction() as (connection, publish):
                     some = places[begin : begin + _LEARNED_AT_ONCE]
@@ -160,10 +160,10 @@ class Obstructions:
 def _read(
     features: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Obstruction], list[Learned], list[Obstruction]]:
-    """Return all obstructions of some features, and told apart.
+    """Return all obstructions of some features, learned ones apart from the others.
 
     Raises:
-        GeoJsonError, UnstorableError: One is none, or cannot be stored.
+        GeoJsonError, UnstorableError: One is not an obstruction, or cannot be stored.
     """
     found = from_geojson({"type": "FeatureCollection", "features": features})
     obstructions.check(found)
@@ -173,7 +173,7 @@ def _read(
 def _told_apart(
     found: Sequence[Obstruction], features: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Learned], list[Obstruction]]:
-    """Return what was exported as learned with its counts, and all others."""
+    """Return the exported learned places with their counts, and all other obstructions."""
     places, others = [], []
     for one, feature in zip(found, features, strict=True):
         place = learned.place_of(one, feature.get("properties") or {})
@@ -185,7 +185,7 @@ def _told_apart(
 
 
 def _content(page: ObstructionPage) -> tuple[bytes, str]:
-    """Return a page as JSON, and its ETag: it changes with what is on it, not with the map."""
+    """Return a page as JSON, and its ETag, which changes with the page, not with the map."""
     text = page.model_dump_json(exclude_none=True).encode()
     return text, etag(hashlib.sha256(text).hexdigest())
 

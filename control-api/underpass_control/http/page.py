@@ -1,6 +1,6 @@
-"""A page to read and try the API, made by Swagger UI of the OpenAPI document.
+"""A page to read and try the API, made by Swagger UI from the OpenAPI document.
 
-All files come from here: it works where there is no way to the Internet.
+All files come from here, so it works without Internet access.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
-# No validator: it would send this service's address to a server elsewhere.
+# No validator: it would send this service's address to an external server.
 _START = """SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#api",

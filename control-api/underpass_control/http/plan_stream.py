@@ -22,9 +22,9 @@ from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.tracing import Traces
 
 MOST_STREAMS = 2_000
-# A comment keeps NATs and proxies from forgetting the connection, and finds those who have gone.
+# A comment keeps NATs and proxies from forgetting the connection, and detects lost clients.
 _QUIET_S = 15.0
-# What a connection buffers here at most; a document may be some MB.
+# The most that a connection buffers here; a document may be some MB.
 _MOST_BYTES = 65_536
 _DATABASE_AGAIN_S = 0.5
 # One link of `Last-Event-ID`: beam, link, version. Versions have 16 digits at most.
@@ -90,7 +90,7 @@ class PlanStreams:
         except TokenEndedError as error:
             await out.cut(str(error))
         except (ConnectionError, TimeoutError):
-            # The gateway connects again.
+            # The gateway will connect again.
             out.abort()
         finally:
             self._open -= 1
@@ -100,14 +100,14 @@ class PlanStreams:
     async def _send(
         self, out: EventResponse, gateway: int, sent: dict[Key, int], inbox: Inbox
     ) -> None:
-        """Send each new plan, and what is asked, until the service ends."""
+        """Send each new plan, new settings and questions, until the service ends."""
         await out.send(b": plans\n\n")
-        # Which settings were sent, by node; and how often they had changed by then.
+        # The versions of settings sent, by node; and how often settings had changed by then.
         settings_sent: dict[tuple[int, bool], int] = {}
         looked = -1
         while not self._ending.is_set():
             news = self._newest_plans.news_event()
-            # Somebody waits for the answer: a plan may be some MB.
+            # Questions first: their askers wait, and a plan may be some MB.
             await _send_questions(out, inbox)
             try:
                 await self._send_new(out, gateway, sent)
@@ -116,7 +116,7 @@ class PlanStreams:
                     await self._send_settings(out, gateway, settings_sent)
                     looked = changed
             except DatabaseLostError:
-                # The gateway goes on with its plan, and the stream stays open.
+                # The gateway keeps its present plan, and the stream stays open.
                 await asyncio.sleep(_DATABASE_AGAIN_S)
                 continue
             if not await self._wait(news, inbox.news):
@@ -138,9 +138,9 @@ class PlanStreams:
     async def _send_settings(
         self, out: EventResponse, gateway: int, sent: dict[tuple[int, bool], int]
     ) -> None:
-        """Send the settings of a gateway and its terminals that are newer than what was sent.
+        """Send the settings of a gateway and its terminals that are newer than those sent.
 
-        The gateway passes over what it has already, so a stream begins with all of them.
+        A stream begins with all of them; the gateway ignores those that it has already.
         """
         async with self._database.reading() as connection:
             found = await settings.of_gateway(connection, gateway)
@@ -154,7 +154,7 @@ class PlanStreams:
                 sent[whose] = one.version
 
     async def _wait(self, *news: asyncio.Event) -> bool:
-        """Return once there is news, or the service ends; False if neither is for a while."""
+        """Wait for news or the end of the service; return False if neither comes for a while."""
         waits = [asyncio.ensure_future(one.wait()) for one in (*news, self._ending)]
         try:
             done, _ = await asyncio.wait(
@@ -174,7 +174,7 @@ async def _send_questions(out: EventResponse, inbox: Inbox) -> None:
 
 
 def write_id(sent: Mapping[Key, int]) -> str:
-    """Return the `id` that stands for these versions; some, if it would be too long for all."""
+    """Return the `id` for these versions; for some of them, if it would otherwise be too long."""
     parts: list[str] = []
     size = 0
     for (beam, link), version in sent.items():
@@ -187,7 +187,7 @@ def write_id(sent: Mapping[Key, int]) -> str:
 
 
 def read_id(text: str) -> dict[Key, int]:
-    """Read what a gateway has; whatever is no such id says nothing."""
+    """Read the versions that a gateway has; an invalid id counts as none."""
     found: dict[Key, int] = {}
     if len(text) <= _MOST_ID:
         for part in text.split("~"):

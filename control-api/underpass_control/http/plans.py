@@ -1,4 +1,4 @@
-"""Plans, as operators read them; who has taken them over, and who makes them."""
+"""Plans, as operators read them; the nodes that have acknowledged them, and their planner."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from underpass_control.storage import registry
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Beam
 
-# Plans worked out for readers at a time: it takes some ms of the processor.
+# Plans rendered for readers at a time: each takes some ms of the processor.
 _AT_ONCE = 2
 
 
@@ -180,7 +180,7 @@ class Plans:
 
 
 async def known_beam(connection: AsyncConnection, call: Call) -> str:
-    """Return the beam of a path, and make sure that there is one."""
+    """Return the beam in a path, after checking that it exists."""
     beam = call.path["beam"]
     if await registry.get(connection, Beam, beam) is None:
         raise Problem(HTTPStatus.NOT_FOUND, f"there is no beam {beam}")

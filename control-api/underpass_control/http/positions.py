@@ -1,4 +1,4 @@
-"""Positions: taken in one by one or in batches, read as newest, as track, as GeoJSON."""
+"""Positions: reported one by one or in batches; read as the newest, as track, or as GeoJSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from underpass_control.storage import registry
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
 
-# Positions of one terminal, by its own token: some hours at once, and so many a second.
+# Positions that a terminal may report with its own token: some hours of them at once, and per
+# second.
 _PER_S = 20.0
 _BURST = 2 * models.MOST_BATCH
 # A position has ten members, each behind a comma or a bracket, and perhaps on a line of its own.
@@ -179,8 +180,8 @@ class Positions:
         since_ms = None if query.since is None else milliseconds(query.since)
         async with self._database.reading() as connection:
             if call.known_caller.tenant is not None:
-                # What is from before is left out in any case. Said like this, the index passes over
-                # it, which may be months of positions.
+                # Earlier positions are excluded in any case. Put like this, the index skips them,
+                # which may be months of positions.
                 own_ms = await registry.own_since_ms(connection, terminal) or 0
                 since_ms = max(own_ms, since_ms or 0)
             found = await stored.track(

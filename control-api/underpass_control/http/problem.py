@@ -27,7 +27,7 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
         headers: Mapping[str, str] | None = None,
         errors: list[dict[str, object]] | None = None,
     ) -> None:
-        """Say what is wrong; `errors` names the members of the request that are."""
+        """Say what is wrong; `errors` names the wrong members of the request."""
         super().__init__(detail)
         self.status = status
         self.detail = detail
@@ -53,12 +53,12 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
 
 
 def changed_since() -> Problem:
-    """Return what is answered to whoever does not know how something is now (`If-Match`)."""
+    """Return the problem of a caller that shows an outdated revision (`If-Match`)."""
     return Problem(HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag")
 
 
 def too_many(wait_s: float) -> Problem:
-    """Return what is answered to whoever has asked too often, and may again in so long."""
+    """Return the problem of a caller that has to wait, because of too many requests."""
     later = {"Retry-After": str(math.ceil(wait_s))}
     detail = "too many requests: try again later"
     return Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=later)
@@ -69,7 +69,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every error with a problem document, and tell the log of our own."""
+    """Answer every error with a problem document, and log the service's own errors."""
     try:
         return await handler(request)
     except Problem as problem:
@@ -87,7 +87,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except RevisionError:
         return changed_since().response()
     except ConnectionError:
-        # The client has gone: there is nobody to answer.
+        # The client is gone: there is nothing to answer.
         raise
     except Exception:
         _LOG.exception("request failed", method=request.method, path=request.path)

@@ -1,6 +1,6 @@
-"""Signing in by a provider: a browser goes there, and comes back with a code.
+"""Signing in by a provider: the browser is sent there, and comes back with a code.
 
-These are pages for browsers, not operations of the API: what goes wrong is said in a page.
+These are pages for browsers, not operations of the API, so errors are shown as pages.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from underpass_control.storage.database import Database
 _LOG = structlog.get_logger()
 _LONGEST_CODE = 4096
 _ERROR = re.compile(r"[a-z_]{1,64}")
-# An attempt has to be finished within so long.
+# The time within which an attempt has to be finished.
 _WITHIN_S = 900
-# Failures of one address at once, and how fast they are forgotten: each costs the provider two
-# requests.
+# Failures that one address may make at once, and how fast they are forgotten: each costs the
+# provider two requests.
 _FAILURES = (1 / 5, 30)
 _HEADERS = {
     "Cache-Control": "no-store",
-    # The address of a page here may hold a code.
+    # The URL of a page here may contain a code.
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; "
@@ -62,7 +62,7 @@ _PAGE = """<!DOCTYPE html>
 
 
 class _NotSignedInError(Exception):
-    """Why somebody is not signed in, for people."""
+    """Why a user is not signed in, for people."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -90,8 +90,8 @@ class ProviderSignIn:
         self._idle_ms = round(settings.session_idle_s * 1000)
         self._failures = Buckets(*_FAILURES)
         self._over_tls = configuration.public_url.startswith("https:")
-        # With this prefix, browsers take a cookie over TLS from this host alone: no neighbouring
-        # host can have a victim finish an attempt that is not the victim's own.
+        # With this prefix, browsers accept the cookie only over TLS and from this host: no
+        # neighbouring host can make a victim finish another person's attempt.
         self._cookie = "__Host-underpass-sign-in" if self._over_tls else "underpass-sign-in"
 
     def routes(self) -> list[web.RouteDef]:
@@ -131,7 +131,7 @@ class ProviderSignIn:
 
     async def _begin(self, request: web.Request) -> web.StreamResponse:
         if self._over_tls != self._callers.is_secure(request):
-            # Found here, and not by a session whose cookie no browser keeps.
+            # Detect it here; otherwise no browser would keep the session's cookie.
             text = "this is not the service's public URL, or its reverse proxy does not say by "
             text += "X-Forwarded-Proto that it has TLS, or is none of --trusted-proxies"
             raise _NotSignedInError(HTTPStatus.BAD_REQUEST, text)
@@ -163,7 +163,7 @@ class ProviderSignIn:
         return answer
 
     async def _sign_out(self, _request: web.Request) -> web.StreamResponse:
-        """Have the provider end its session: that of this service has ended already."""
+        """Let the provider end its session; this service's own has ended already."""
         return _redirect(await self._provider.sign_out_url() or self._configuration.public_url)
 
     async def _code(self, query: Mapping[str, str], attempt: Attempt | None) -> str:
@@ -195,7 +195,7 @@ class ProviderSignIn:
             raise _NotSignedInError(HTTPStatus.FORBIDDEN, str(error)) from error
 
     async def _sign_in(self, claims: dict[str, Any], address: str) -> str:
-        """Begin a session of the user that these claims are of; return its secret."""
+        """Begin a session of the user with these claims; return its secret."""
         who = self._known_as(claims, address)
         grant = self._configuration.grant_of(claims)
         now_ms = time.time_ns() // 1_000_000
@@ -239,7 +239,7 @@ class ProviderSignIn:
         return provided.Provided(file.issuer, claims["sub"], text, address)
 
     def _attempt_cookie(self, value: str, lasts_s: int) -> str:
-        # Lax: the provider's answer is a request that another site begins.
+        # Lax, since the provider's answer is a request that another site starts.
         secure = "; Secure" if self._over_tls else ""
         cookie = f"{self._cookie}={value}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Lax"
         return cookie + secure

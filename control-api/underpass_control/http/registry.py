@@ -41,7 +41,7 @@ Table = type[tables.Beam] | type[tables.Terminal]
 
 
 class Registry:
-    """The endpoints of what the service knows of beams and terminals."""
+    """The endpoints of beams and terminals."""
 
     def __init__(self, database: Database, changes: Changes) -> None:
         self._database = database
@@ -226,7 +226,7 @@ class Registry:
             known = await _known(connection, tables.Terminal, node)
             expected = replaced(call, known.revision)
             await registry.touch(connection, tables.Terminal, node, revision=expected)
-            # Others who set its tags wait from here on.
+            # From here on, other changes of its tags wait.
             before = await _known(connection, tables.Terminal, node)
             await tags.put_tags(connection, {node: wanted})
             row = await registry.get(connection, tables.Terminal, node)
@@ -270,7 +270,7 @@ class Registry:
             async with self._changes.transaction() as (connection, publish):
                 if table is tables.Terminal:
                     now_ms = self._database.clock.now_ms()
-                    # On SQLite a write alone keeps others from deleting the tenant.
+                    # On SQLite, only a write keeps others from deleting the tenant.
                     await attachments.assign(connection, [int(key)], values["gateway"], now_ms)
                     if await get_tenant(connection, values["tenant_id"]) is None:
                         detail = f"there is no tenant {values['tenant_id']}"
@@ -308,7 +308,7 @@ class Registry:
         async with self._database.transaction() as connection:
             known = await _known(connection, table, key)
             expected = replaced(call, known.revision)
-            # Who knows it as it was is refused from here on; nothing stops the deletion any more.
+            # From here on callers with the old revision are refused; the deletion is certain.
             await registry.touch(connection, table, key, revision=expected)
         # A terminal may have months of reports: they are deleted in portions before its row.
         for portion in of_it:
@@ -364,12 +364,12 @@ def _state(model: models.Model) -> dict[str, Any]:
 
 
 def _announced(state: dict[str, Any]) -> dict[str, Any]:
-    """Return what an event says of a state: a footprint is too large for one."""
+    """Return a state as events show it, without the footprint, which is too large."""
     return {name: value for name, value in state.items() if name != "footprint"}
 
 
 def _shown_beam(call: Call) -> Callable[[Row[Any]], models.Beam]:
-    """Return how a caller is shown beams: tenants are not told where the NCC is."""
+    """Return how beams are shown to a caller: tenants do not see the NCC's address."""
     if call.known_caller.tenant is None:
         return _beam
     return lambda row: _beam(row).model_copy(update={"opensand": None})

@@ -1,4 +1,4 @@
-"""Who may report of which terminals, and how much, at the endpoints of single kinds of reports."""
+"""Which callers may report of which terminals, and how much, at endpoints of single kinds."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from underpass_control.storage.models import Terminal
 
 
 def admit(buckets: Buckets, caller: Caller, count: int = 1) -> None:
-    """Count what a terminal says itself: one that is stolen fills neither queue nor disk.
+    """Count a terminal's own reports, so that a stolen one fills neither queue nor disk.
 
-    Others speak for many.
+    Other callers report for many terminals and are not counted.
 
     Raises:
-        Problem: 429, that is more than any vehicle has to say.
+        Problem: 429, that is more than any vehicle has to report.
     """
     if caller.role is Role.TERMINAL:
         limits.admit(buckets, caller.node, count)
 
 
 async def check_may_report(database: Database, caller: Caller, said: Mapping[int, int]) -> None:
-    """Make sure that a caller may report of some terminals.
+    """Check that a caller may report of some terminals.
 
-    A terminal reports of itself; the token of a gateway, of the terminals that are at it.
+    A terminal may report of itself; a gateway's token, of the terminals that are at it.
 
     Args:
         database: where terminals are.
-        caller: who reports.
-        said: by terminal, when the latest of what is reported of it was so.
+        caller: the one that reports.
+        said: by terminal, the time of its latest report.
 
     Raises:
         Problem: It may not.
@@ -58,7 +58,7 @@ async def check_may_report(database: Database, caller: Caller, said: Mapping[int
 
 
 async def _check_own(database: Database, terminals: Collection[int]) -> None:
-    """Make sure that terminals are those of the tenant to which the database is restricted."""
+    """Check that terminals belong to the tenant to which the database is restricted."""
     missing = set(terminals)
     async with database.reading() as connection:
         for some in portions_of(terminals):

@@ -1,4 +1,4 @@
-"""What gateways post of their nodes."""
+"""The posts of gateways with the reports of nodes."""
 
 from __future__ import annotations
 
@@ -85,6 +85,6 @@ class Reports:
 
 
 def _named(post: ReportPost) -> set[int]:
-    """Return the nodes that a post has reports of, as far as it names any."""
+    """Return the nodes that a post's reports name."""
     nodes = (document.get("node") for document in post.reports if isinstance(document, dict))
     return {node for node in nodes if isinstance(node, int)}

@@ -1,7 +1,7 @@
 """Rollouts: one change of settings for many terminals, in stages.
 
-Whoever may set the settings of terminals may have them rolled out: a tenant's operators those of
-their own vehicles. The service does the rest (`underpass_control.rollouts`).
+A caller that may set terminals' settings may roll them out: a tenant's operators to their own
+vehicles. The service does the rest (`underpass_control.rollouts`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
 from underpass_control.storage.tags import tagged
 
-# Each is looked at every few seconds, with all of its terminals.
+# Each of them is checked every few seconds, with all of its terminals.
 MOST_OPEN = 20
 MOST_TERMINALS = 50_000
 # Nodes of one statement.
@@ -233,10 +233,10 @@ async def _check_known(connection: AsyncConnection, nodes: Sequence[int]) -> Non
 
 
 def _next_state(before: State, body: models.RolloutStateBody) -> State:
-    """Return the state after what an operator wants.
+    """Return the state that an operator's change leads to.
 
     Raises:
-        Problem: 409, it cannot be.
+        Problem: 409, the change is impossible now.
     """
     if before in ENDED or before is State.ABORTING:
         raise Problem(HTTPStatus.CONFLICT, f"it is {before.value}: make a new one")

@@ -23,11 +23,11 @@ from underpass_control.storage import registry, routes
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
-# Routes that a terminal sets by its own token, each of which is written down: so many at once, and
-# so many a second.
+# Routes that a terminal may set with its own token, at once and per second; each is logged as a
+# change.
 _BURST = 30
 _PER_S = 1 / 30
-# Ten thousand places with their altitudes, each number to the last digit and on a line of its own.
+# Room for ten thousand places with altitudes, each number with all digits and on its own line.
 _MOST = Most(2 << 20, 1 << 17)
 
 

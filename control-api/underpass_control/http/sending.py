@@ -1,4 +1,4 @@
-"""Answers go out within bounds: whoever asks and does not read keeps neither memory nor a place.
+"""Sends answers within bounds, so that a client that does not read occupies no memory or place.
 
 aiohttp puts a whole answer into the connection's buffer, and waits for ever until it is read.
 """
@@ -18,23 +18,23 @@ from underpass_control.http.problem import Handler
 
 _LOG = structlog.get_logger()
 T = TypeVar("T")
-# What is no larger goes into the buffers of the connection at once.
+# An answer of at most this size goes into the connection's buffers at once.
 _AT_ONCE = 1 << 16
-# A client has so long to read an answer, and longer the larger it is. It may be on board: behind a
-# blockage of a minute or two, and at half of what each terminal has at least.
+# The time that a client has to read an answer; a larger one gets more. The client may be on board:
+# behind a blockage of a minute or two, and at half of the least rate of a terminal.
 _WITHIN_S = 120.0
 _LEAST_BYTES_PER_S = 4_096.0
-# The largest files here are below 2 MB.
+# The largest files served here are below 2 MB.
 _FILE_WITHIN_S = 600.0
 
 
 def limit_s(size: int) -> float:
-    """Return how long a client may take to read so many bytes."""
+    """Return how long a client may take to read this many bytes."""
     return _WITHIN_S + size / _LEAST_BYTES_PER_S
 
 
 async def _within(request: web.BaseRequest, within_s: float, going_out: Awaitable[T]) -> T | None:
-    """Wait for what goes out; a client that has not read all of it by then is cut off."""
+    """Wait until an answer is sent; a client that has not read it by then is cut off."""
     try:
         async with asyncio.timeout(within_s):
             return await going_out
@@ -58,14 +58,14 @@ async def sent(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Send a large answer here; a client that is too slow is cut off."""
     response = await handler(request)
     if response.prepared or request.method == hdrs.METH_HEAD:
-        # A stream, which has bounds of its own; or nothing.
+        # A stream, which has its own bounds; or an empty answer.
         return response
     body = response.body if isinstance(response, web.Response) else None
     if not isinstance(body, bytes) or len(body) <= _AT_ONCE:
         return response
     out = web.StreamResponse(status=response.status, headers=response.headers)
     out.content_length = len(body)
-    # Who goes meanwhile is no error: aiohttp's log would have a traceback of each.
+    # A client that leaves meanwhile is no error; aiohttp would log a traceback for each.
     with suppress(ConnectionError):
         await _within(request, limit_s(len(body)), _write(out, request, body))
     return out

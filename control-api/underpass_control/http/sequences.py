@@ -16,12 +16,12 @@ _AT_ONCE = 1 << 18
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a body has to come: who takes longer would keep others from sending theirs.
+    """How fast a body has to come: a slower client would keep others from sending theirs.
 
     Attributes:
-        silent_s: whoever sends nothing for so long is refused.
-        least_bytes_per_s: so much has to come on average, once `silent_s` is over.
-        longest_s: all of it has to come within this time.
+        silent_s: a client that sends nothing for this long is refused.
+        least_bytes_per_s: the least average rate, once `silent_s` is over.
+        longest_s: the time within which the whole body has to come.
     """
 
     silent_s: float
@@ -34,7 +34,7 @@ async def texts(
 ) -> AsyncIterator[list[bytes]]:
     """Yield the texts of a body, in portions; empty lines and record separators are left out.
 
-    `what` is what the body is, and `each` what a text is, for people.
+    `what` names the body, and `each` a text, in errors.
 
     Raises:
         Problem: The body or a text is too large, or it comes too slowly.
@@ -46,7 +46,7 @@ async def texts(
     rest = b""
     is_whole = False
     while not is_whole:
-        # What has come is time for what is to come. While it is worked on, nobody is waited for.
+        # Bytes received extend the time for the rest. Processing time does not count.
         within_s = min(pace.silent_s + taken / pace.least_bytes_per_s, pace.longest_s)
         began_s = time.monotonic()
         part = await _part(call, min(within_s - waited_s, pace.silent_s), pace)
@@ -58,7 +58,7 @@ async def texts(
         *lines, rest = (rest + part).split(b"\n")
         if is_whole:
             lines.append(rest)
-        # Texts of a sequence begin with a record separator (RFC 7464), or with nothing.
+        # A text begins with a record separator (RFC 7464), or with nothing.
         found = [text for line in lines if (text := line.strip(b"\x1e\r\n\t "))]
         for text in (*found, rest):
             if len(text) > most_text_bytes:
@@ -82,7 +82,7 @@ async def _part(call: Call, within_s: float, pace: Pace) -> bytes:
 
 
 def not_taken(what: str, detail: str) -> Problem:
-    """Return what is answered where something is wrong in a body."""
+    """Return the problem of an error in a body."""
     return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"the {what} is not taken: {detail}")
 
 

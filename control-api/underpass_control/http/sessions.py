@@ -1,4 +1,4 @@
-"""Signing in and out, and who somebody is."""
+"""Signing in and out, and the caller's own session."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from underpass_control.settings import Settings
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _WRONG = "there is no user of that name with that password"
-# No user's name.
+# A name that no user has.
 _NOBODY = "-"
 
 T = TypeVar("T")
 
 
 class Sessions:
-    """The endpoints of one's own session."""
+    """The endpoints of the caller's own session."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Sessions:
             await lock_user(connection, name)
             known = await password_hash_of(connection, name)
             if known is None or known != hashed:
-                # Removed, or another password, since it was verified.
+                # Since the check, the user was removed or the password changed.
                 raise _unauthorized()
             if before is not None:
                 left = await sessions.find_session(connection, before, now_ms)
@@ -196,7 +196,7 @@ class Sessions:
         password: str,
         refusal: HTTPStatus = HTTPStatus.UNAUTHORIZED,
     ) -> tuple[int, str]:
-        """Return a user's number and hash, once the password is found to be right."""
+        """Verify a password; return the user's number and hash."""
         wait_s = self._limits.take(name, call.address, time.monotonic())
         if wait_s > 0:
             self._metrics.sign_ins.labels("refused").inc()
@@ -209,7 +209,7 @@ class Sessions:
             hashed = None if known is None else known[1]
             right = await or_busy(self._passwords.is_right(password, hashed))
         except (DatabaseLostError, Problem):
-            # It may have been right, and is asked to be made again.
+            # The password may have been right; the client is asked to try again.
             self._limits.take_back(name, call.address, time.monotonic())
             raise
         if not right or known is None:

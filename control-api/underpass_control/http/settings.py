@@ -1,7 +1,7 @@
-"""What is set of terminals and gateways from afar: policies, migration rules, paths.
+"""Remote settings of terminals and gateways: policies, migration rules, paths.
 
-It is sent to the terminal by its gateway, taken over there as a reload is, and reported back; so
-is what is set of the gateway itself. The node's own configuration says what may be set.
+A terminal gets them from its gateway, applies them as it does a reload, and reports back; so does a
+gateway with its own. The node's own configuration says what may be set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a beam's capacity is given to, as totals: one's own vehicles, and all others together."""
+"""The shares of a beam's capacity, as totals: the caller's vehicles, and all others together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from underpass_control.planning import stored
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
 
-# Amounts are of so long, from now on.
+# Amounts are given for this time from now on.
 _PERIOD_MS = 1_000
 
 
@@ -46,14 +46,14 @@ class Shares:
         async with self._database.reading() as connection:
             beam = await known_beam(connection, call)
             query = select(Terminal.node).where(Terminal.beam_id == beam)
-            # Restricted to the caller's tenant, as all that is read here.
+            # Restricted to the caller's tenant, as all reading here.
             own = {str(node) for node in await connection.scalars(query)}
             plans = [
                 await stored.plans_in_force(connection, beam, link, now_ms, now_ms + _PERIOD_MS)
                 for link in Link
             ]
         async with self._working:
-            # A large plan takes long to read, and everything else waits in this thread.
+            # Reading a large plan takes long, and everything else in this thread would wait.
             links = [
                 await asyncio.to_thread(_of_link, link, found[0], own)
                 for link, found in zip(Link, plans, strict=True)

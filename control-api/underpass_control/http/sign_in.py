@@ -1,21 +1,21 @@
-"""How often somebody may try to sign in: without I/O and clock, times in seconds."""
+"""Limits of failed sign-ins: without I/O and clock, times in seconds."""
 
 from __future__ import annotations
 
 from underpass_control.http.limits import Buckets
 
 # Failures at once, and how fast they are forgotten: of an account from one address; of an account
-# from anywhere; of an address, whatever it tries.
+# from all addresses; of an address with all accounts.
 _OF_BOTH = (1 / 30, 8)
 _OF_ACCOUNT = (1 / 10, 40)
 _OF_ADDRESS = (1 / 5, 30)
 
 
 class SignInLimits:
-    """Counts tries to sign in that have failed.
+    """Counts failed attempts to sign in.
 
-    An account that is tried from many addresses is slowed for all who are not signed in already;
-    one that is tried from one address, only from there.
+    An account that is attacked from many addresses is slowed for all that are not signed in yet;
+    one that is attacked from one address, only from there.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class SignInLimits:
         """Count a try.
 
         Returns:
-            0 if it may be made; else in how many seconds it may, and nothing is counted.
+            0 if it may be made; otherwise the seconds until it may, and nothing is counted.
         """
         taken: list[tuple[Buckets, object]] = []
         for buckets, key in self._keyed(account, address):
@@ -38,7 +38,7 @@ class SignInLimits:
         return 0.0
 
     def take_back(self, account: str, address: str, now_s: float) -> None:
-        """Take back the count of a try that was right, or that nobody has judged."""
+        """Take back the count of a try that succeeded, or that could not be checked."""
         for buckets, key in self._keyed(account, address):
             buckets.give_back(key, now_s)
 

@@ -1,4 +1,4 @@
-"""What the agents of sites ask and say: how slices are to be there, and how they are."""
+"""The endpoints for the agents of sites: they read the slices to run, and report their state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Slices of functions: instantiated, configured, scaled, healed, terminated.
 
-The service keeps how a slice is to be. Whoever runs it is a site's agent (`slice_agents.py`): the
-service itself holds no engine's socket, which would be the rights of root on that host.
+The service stores the description of a slice; a site's agent runs it (`slice_agents.py`). The
+service itself has no access to an engine's socket, which would give it root on that host.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Slices:
     ) -> Answer:
         tenant = tenant_for(call.known_caller, given) or DEFAULT_TENANT
         while True:
-            # A name or a number is free if no slice of any tenant has it.
+            # A name or number is free only if no slice of any tenant has it.
             with scope.within(None):
                 async with self._database.reading() as connection:
                     if await slices.get(connection, name) is not None:
@@ -185,7 +185,7 @@ class Slices:
                     number = await slices.free_number(connection, MOST_SLICES)
             if number is None:
                 raise Problem(HTTPStatus.CONFLICT, f"there are {MOST_SLICES} slices already")
-            # Otherwise somebody has just taken the name or the number.
+            # Otherwise another request has just taken the name or the number.
             with suppress(IntegrityError):
                 row = await self._insert(call, name, tenant, number, body)
                 return _answer(row, HTTPStatus.CREATED)

@@ -1,4 +1,4 @@
-"""A stream of server-sent events (HTML Standard, § 9.2) as one caller is sent it."""
+"""A stream of server-sent events (HTML Standard, § 9.2) to one caller."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from aiohttp import web
 
 from underpass_control.events import frame
 
-# A client that reads nothing for so long is taken to be gone.
+# A client that reads nothing for this long counts as gone.
 _WRITE_WITHIN_S = 30.0
-# The last event of a stream is not waited for longer: its token may have ended.
+# The longest wait until the last event of a stream is sent: its token may have ended.
 _CUT_WITHIN_S = 0.3
 
 
 class EventResponse:
-    """An answer that goes on: bounded in what it buffers and in how long it waits."""
+    """A continuing answer, bounded in its buffer and in how long it waits."""
 
     def __init__(self, request: web.Request, most_bytes: int) -> None:
-        """Take how much the connection may buffer here."""
+        """Take the most that the connection may buffer here."""
         self._request = request
         self._most_bytes = most_bytes
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
@@ -37,10 +37,10 @@ class EventResponse:
         """Send whole events.
 
         Raises:
-            ConnectionError, TimeoutError: The caller has gone, or reads nothing.
+            ConnectionError, TimeoutError: The caller is gone, or reads nothing.
         """
         for start in range(0, len(data), self._most_bytes):
-            # The data is in the connection's buffer at once; the wait is for the client to read it.
+            # The data is in the connection's buffer at once; the wait is for the client's reading.
             self._whole = start + self._most_bytes >= len(data)
             async with asyncio.timeout(_WRITE_WITHIN_S):
                 await self.response.write(data[start : start + self._most_bytes])
@@ -48,10 +48,10 @@ class EventResponse:
     async def cut(self, reason: str, *, resumable: bool = True) -> None:
         """Send the last event, which says why, and end the answer.
 
-        Where nothing is resumable, the event has an empty id: the client forgets the last one.
+        If the stream is not resumable, the event has an empty id: the client forgets the last one.
         """
         if not self._whole:
-            # The rest of an event is missing: nothing that follows could be read.
+            # The rest of an event is missing, so nothing after it could be read.
             self.abort()
             return
         last = frame("cut", {"reason": reason}, None if resumable else "")
@@ -64,6 +64,6 @@ class EventResponse:
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection: there is nobody to tell."""
+        """Close the connection without a last event."""
         if self._request.transport is not None:
             self._request.transport.abort()

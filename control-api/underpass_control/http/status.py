@@ -1,4 +1,4 @@
-"""What the service says of itself: health, readiness, the description of the API, metrics."""
+"""The service itself: health, readiness, the description of the API, metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from underpass_control.storage.schema import SchemaError, check_schema
 
 _TITLE = "Underpass control service"
 _VERSION = "1"
-# The database is asked at most so often, however many requests come.
+# The database is checked at most this often, however many requests come.
 _READY_FOR_S = 1.0
 _READY_WITHIN_S = 5.0
 
@@ -35,7 +35,7 @@ class ServiceStatus:
         self._database = database
         self._metrics = metrics
         self._checking = asyncio.Lock()
-        # What was found last, and when: None if it can serve, else why not.
+        # The last result, and when it was found: None if it can serve, otherwise why not.
         self._unready: str | None = None
         self._checked: float | None = None
         self._etag = ""

@@ -1,4 +1,4 @@
-"""Which streams a terminal has, asked of its gateway when somebody wants to know."""
+"""The streams of a terminal, requested from its gateway on demand."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from underpass_control.storage import attachments, registry
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
 
-# Each question has a gateway look at a terminal's streams: of one caller so many at once, and then
-# one each 2 s.
+# Each question makes a gateway look through a terminal's streams: one caller may ask this many at
+# once, and then one every 2 s.
 _PER_S = 0.5
 _BURST = 10
-# Questions under way: of all gateways, and of one, where a few more may wait.
+# Questions in progress: to all gateways, and to one, where a few more may wait.
 _MOST_AT_ONCE = 50
 _MOST_AT_GATEWAY = 24
-# What a gateway answers, or refuses, goes to all processes of the service.
+# A gateway's answer or refusal goes to all processes of the service.
 _ANSWERS_PER_S = 5.0
 _ANSWERS_BURST = 100
 
@@ -43,7 +43,7 @@ class Streams:
         self._of_gateway = Buckets(_ANSWERS_PER_S, _ANSWERS_BURST)
         self._refused_of_gateway = Buckets(_ANSWERS_PER_S, _ANSWERS_BURST)
         self._at_once = AtOnce(_MOST_AT_ONCE, "questions to gateways")
-        # By gateway, while any is asked of it.
+        # By gateway, while questions to it are in progress.
         self._at_gateways: dict[int, AtOnce] = {}
 
     def endpoints(self) -> list[Endpoint]:
@@ -113,7 +113,7 @@ class Streams:
 
     @contextmanager
     def _place_at(self, gateway: int, caller: Caller) -> Iterator[None]:
-        """Count a question to a gateway as long as it is under way."""
+        """Count a question to a gateway while it is in progress."""
         what = f"questions to gateway {gateway}"
         at_gateway = self._at_gateways.setdefault(gateway, AtOnce(_MOST_AT_GATEWAY, what))
         party = party_of(caller)
@@ -125,11 +125,11 @@ class Streams:
                 self._at_gateways.pop(gateway, None)
 
     async def _write_down(self, call: Call, terminal: int) -> None:
-        """Say in the log who is shown where a terminal's clients go; that itself is not kept."""
+        """Log who has seen a terminal's streams; their destinations are not stored."""
         async with self._database.transaction() as connection:
             owner = await registry.get(connection, Terminal, terminal)
             if owner is None:
-                # Deleted, or another tenant's, since it was asked for.
+                # Since the request it was deleted, or given to another tenant.
                 raise _no_terminal(terminal)
             shown = Changed("show", f"/v1/terminals/{terminal}/streams", owner.tenant_id)
             await call.record(connection, shown)

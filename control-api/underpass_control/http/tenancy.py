@@ -1,4 +1,4 @@
-"""What an endpoint shows to a caller that belongs to a tenant: declared beside its path."""
+"""What an endpoint shows to callers of a tenant, declared beside its path."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from underpass_control.storage.models import Terminal
 
 
 class Tenancy(StrEnum):
-    """What a tenant's caller may ask an endpoint for."""
+    """What an endpoint gives a tenant's caller."""
 
-    # Nothing: it is for callers of the whole system.
+    # Nothing: only callers of the whole system may use it.
     WHOLE = "whole"
-    # The vehicle that the path or the query names, if it is the tenant's.
+    # The vehicle that the path or the query names, if it belongs to the tenant.
     VEHICLE = "vehicle"
-    # Rows of the tenant; `storage.scope` leaves out all others.
+    # The tenant's rows; `storage.scope` leaves out all others.
     ROWS = "rows"
-    # What is the same for everybody.
+    # The same for all callers.
     SHARED = "shared"
 
 
 def check_tenancy(caller: Caller, tenancy: Tenancy) -> None:
-    """Make sure that an endpoint is for a caller's tenant at all.
+    """Check that an endpoint is open to a caller's tenant at all.
 
     Raises:
         Problem: 403, it is for callers of the whole system.
@@ -40,12 +40,12 @@ def check_tenancy(caller: Caller, tenancy: Tenancy) -> None:
 async def check_vehicle(
     database: Database, caller: Caller, tenancy: Tenancy, terminal: int | None
 ) -> None:
-    """Make sure that the vehicle that is asked for is the caller's: a terminal's, a tenant's.
+    """Check that the requested vehicle is the caller's: the terminal itself, or the tenant's.
 
     Args:
-        database: where vehicles are; it is restricted to the tenant already.
-        caller: who asks.
-        tenancy: what the endpoint declares.
+        database: where vehicles are; it is already restricted to the tenant.
+        caller: the one that asks.
+        tenancy: as the endpoint declares it.
         terminal: the vehicle that the path or the query names, if any.
 
     Raises:

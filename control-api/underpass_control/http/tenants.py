@@ -1,4 +1,4 @@
-"""Tenants: whom vehicles, users and tokens belong to."""
+"""Tenants: the owners of vehicles, users and tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terminals as a CSV file: downloaded, looked at before it is taken, taken as a whole or not."""
+"""Terminals as a CSV file: downloaded, previewed, and applied as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 from underpass_control.taking_turns import Turns
 
-# A file may have more lines than it may change at once: each change is an event to all followers.
+# A file may have more lines than changes: each change is an event to all followers.
 _MOST_CHANGES = 10_000
 _MOST_SHOWN = 100
 # A large one costs seconds of the processor.
@@ -195,7 +195,7 @@ async def _read(call: Call, flaws: Flaws) -> list[Line]:
 
 
 def _refuse(flaws: Flaws) -> None:
-    """Refuse a file of which anything is wrong."""
+    """Refuse a file that has errors."""
     if flaws.count:
         errors: list[dict[str, object]] = [
             {"pointer": f"line {one.line}", "detail": one.reason} for one in _ordered(flaws)

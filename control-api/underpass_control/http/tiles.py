@@ -1,4 +1,4 @@
-"""Vector tiles: the ground that maps are drawn on, taken in by map and given tile by tile."""
+"""Vector tiles, the background of maps: imported per map and served tile by tile."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _TAKES = "application/json-seq"
 _GIVES = "application/vnd.mapbox-vector-tile"
 _MOST_BYTES = 2 << 30
 _MOST_TILES = 1_000_000
-# What is written at once: others write between.
+# The tiles written in one transaction: others write between two.
 _PORTION_BYTES = 4 << 20
-# An import makes tiles while it sends them: one in much less time, and many more bytes.
+# An import makes tiles while it sends them; each takes far less time and has far more bytes.
 _PACE = Pace(silent_s=30.0, least_bytes_per_s=1_024.0, longest_s=6 * 3_600.0)
 _WHAT = "set of tiles"
-# While a browser has a tile's address, the tile does not change.
+# A tile never changes under the same URL.
 _FOR_A_DAY = "private, max-age=86400, immutable"
 
 
@@ -93,7 +93,7 @@ class MapTiles:
         async with self._database.reading() as connection:
             tileset = await tilesets.current_id(connection, source)
             if tileset is None:
-                # A console may not know yet that the map is gone: no error, it draws nothing.
+                # A console may not know yet that the map is gone: no error; it draws nothing.
                 return Answer(None, HTTPStatus.NO_CONTENT, {"Cache-Control": "no-cache"})
             is_named = call.query(TileQuery).tileset == tileset
             headers = {

@@ -1,4 +1,4 @@
-"""The certificate that the service shows: taken up again once its files have changed."""
+"""The certificate that the service presents, read again when its files change."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ShownCertificate:
     """A certificate with its chain and its key, in files that are replaced before it ends.
 
     Attributes:
-        context: what shows it, to those who connect from then on.
-        ends: when it ends, and the first of its chain, seconds since the Unix epoch.
+        context: presents it to new connections.
+        ends: when it and the first of its chain end, in seconds since the Unix epoch.
     """
 
     def __init__(self, certificate: Path, key: Path) -> None:
@@ -44,7 +44,7 @@ class ShownCertificate:
         self.ends = self._read_ends()
 
     async def following(self, _: web.Application) -> AsyncIterator[None]:
-        """Take up another one while an application runs."""
+        """Follow changes of the files while an application runs."""
         task = asyncio.create_task(repeat(_NOT_TAKEN_UP, _LOOK_EVERY_S, self.look))
         yield
         task.cancel()
@@ -52,12 +52,12 @@ class ShownCertificate:
             await task
 
     async def look(self) -> None:
-        """Take up what the files have, if they have changed; else the one before stays."""
+        """Read the files again if they have changed; otherwise the former certificate stays."""
         try:
             state = self._state()
             if state == self._taken:
                 return
-            # By itself first: of two that do not belong together, a context keeps one.
+            # Try a separate context first: of a mismatched pair, a context would keep one file.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._certificate, self._key)
             self.context.load_cert_chain(self._certificate, self._key)
         except OSError as error:
@@ -71,7 +71,7 @@ class ShownCertificate:
         try:
             return shown_ends(self._certificate)
         except (OSError, ValueError) as error:
-            # It is shown all the same.
+            # The new certificate is presented all the same.
             _LOG.warning(_NO_ENDS, file=str(self._certificate), error=str(error))
             return {}
 

@@ -1,4 +1,4 @@
-"""Tokens: made, listed without what has to be shown, revoked."""
+"""Tokens: made, listed without their secrets, revoked."""
 
 from __future__ import annotations
 

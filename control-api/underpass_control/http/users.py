@@ -178,13 +178,13 @@ def _values(before: Row[Any], role: Role, tenant: str | None, hashed: str | None
     """Return the columns to be set, if any differs.
 
     Raises:
-        Problem: 409, a provider says what the user may do.
+        Problem: 409, the user's rights come from a provider.
     """
     if before.issuer is not None:
         detail = f"{before.name} signs in by {before.issuer}, which says what the user may do"
         raise Problem(HTTPStatus.CONFLICT, detail)
-    # All that is asked for is set, not what differs from what was read: of two who change a user at
-    # once, one gets all of it.
+    # Set all requested columns, not only those that differ: of two concurrent changes, one applies
+    # as a whole.
     values: dict[str, Any] = {"role": role.value, "tenant_id": tenant}
     if hashed is not None:
         return {**values, "password_hash": hashed}

@@ -21,10 +21,10 @@ from underpass_control.planning.terms import terms_of
 from underpass_control.planning.what_if import Instead, basis_of, request_of
 from underpass_control.storage.database import Database
 
-# One question is worked out at a time; so many others may be read or wait, each for so long.
+# One question is planned at a time; this many others may be read or wait, each for this long.
 _MOST_WAITING = 8
 _WITHIN_S = 20.0
-# A horizon beyond this is no plan.
+# The longest horizon of a plan.
 _LONGEST_MS = 6 * 3_600_000
 _DENOMINATOR = 1_000
 
@@ -56,7 +56,7 @@ class WhatIf:
     async def _ask(self, call: Call) -> web.Response:
         body = call.body(models.WhatIfBody)
         instead, now_ms = _instead(body), self._database.clock.now_ms()
-        # Before anything is read: a plan of a large beam takes tenths of a second.
+        # Take a place before reading anything: a plan of a large beam takes tenths of a second.
         if instead.end_ms is not None:
             _bound_end(instead.end_ms, now_ms)
         if self._asked >= _MOST_WAITING:
@@ -86,7 +86,7 @@ class WhatIf:
         try:
             async with asyncio.timeout(_WITHIN_S):
                 await self._working.acquire()
-                # Even if nobody waits any more, the next question waits until this one is done.
+                # Even if its caller is gone, the next question waits until this one is done.
                 return await asyncio.shield(asyncio.create_task(self._worked(request)))
         except TimeoutError as error:
             raise _busy(f"this takes longer than {_WITHIN_S:.0f} s now") from error
