@@ -1,4 +1,4 @@
-/** For administrators: users, tokens, tenants, and what has been changed by whom. */
+/** For administrators: users, tokens, tenants, and the log of changes. */
 
 import { administrates, useMay } from "../shell/may-operate";
 import { Only } from "../shell/only";

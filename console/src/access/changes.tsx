@@ -9,7 +9,7 @@ import { differences } from "./differences";
 const READ_EVERY_MS = 10_000;
 const SHOWN = 200;
 
-/** The newest changes, by what they were made to. */
+/** The newest changes, filtered by their target. */
 export function Changes() {
   const { client } = useLive();
   const [target, setTarget] = useState("");

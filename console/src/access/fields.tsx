@@ -13,7 +13,7 @@ export function RoleField({ roles }: { roles: readonly string[] }) {
   );
 }
 
-/** Of the whole, or one of the tenants that there are: a form waits until they are known. */
+/** Chooses the whole system or a tenant; a form waits until the tenants are known. */
 export function TenantField({ of: tenants }: { of: readonly Tenant[] | undefined }) {
   return (
     <label>

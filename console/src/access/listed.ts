@@ -1,4 +1,4 @@
-/** A list of the service, read anew when asked; and what went wrong with the last change. */
+/** A list of the service, read again on demand; and the errors of the last change. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/client";
@@ -10,11 +10,11 @@ export interface Listed<T> {
   entries: T[] | undefined;
   /** Why the last change was not made, or else why the list could not be read. */
   flaw: string | undefined;
-  /** What was wrong with which member of the last change. */
+  /** The errors of the last change, by member. */
   members: Readonly<Record<string, string>>;
-  /** Changes something, and reads the list anew; tells whether it went well. */
+  /** Makes a change, and reads the list again; tells whether the change succeeded. */
   change: (work: () => Promise<unknown>) => Promise<boolean>;
-  /** Reads the list anew, as somebody else has changed it. */
+  /** Reads the list again, after a change by another user. */
   reread: () => void;
 }
 
@@ -38,13 +38,13 @@ export function useListed<T>(path: string, member: string, most?: number): Liste
       },
       (error) => {
         setUnread(textOf(error));
-        // Nothing else would have it read before something changes.
+        // Otherwise it would not be read again until something changes.
         again = window.setTimeout(() => one.soon(), Math.max(AGAIN_MS, error instanceof ApiError ? error.afterMs : 0));
       },
     );
     reading.current = one;
     void one.now();
-    // What it was as events were missed is not told by later ones.
+    // Later events do not tell the changes that were missed.
     const off = live.listen(({ kind }) => void (kind === READ && one.soon()));
     return () => {
       off();
@@ -59,7 +59,7 @@ export function useListed<T>(path: string, member: string, most?: number): Liste
       await work();
     } catch (error) {
       setRefused(error);
-      // Somebody else may have been first.
+      // Another user may have changed it first.
       went = false;
     }
     await reading.current?.now();

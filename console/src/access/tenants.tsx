@@ -1,4 +1,4 @@
-/** To whom vehicles, users and tokens belong: made, renamed, removed. */
+/** Tenants, the owners of vehicles, users and tokens: made, renamed, removed. */
 
 import { useState } from "preact/hooks";
 import type { Tenant } from "../api/types";
@@ -10,7 +10,7 @@ import { Only } from "../shell/only";
 import { Table } from "../shell/table";
 import { filled, useListed } from "./listed";
 
-/** Vehicles that are made without a tenant belong to it. */
+/** The tenant of vehicles that are made without one. */
 const DEFAULT = "default";
 const COLUMNS = ["Name", "Id"];
 
@@ -19,11 +19,11 @@ export function Tenants() {
   const { entries, flaw, members, change } = useListed<Tenant>("v1/tenants", "tenants");
   const mayChange = useMay(administratesWhole);
   const [renaming, setRenaming] = useState<string>();
-  // One that has been removed meanwhile would be made again.
+  // Otherwise a tenant removed meanwhile would be made again.
   const renamed = entries?.find(({ id }) => id === renaming);
   const send = async (id: string, form: HTMLFormElement) => {
     const done = await change(() => client.send("PUT", pathOf(id), { name: filled(form).name }));
-    // Another one may have been chosen meanwhile.
+    // Another tenant may have been chosen meanwhile.
     if (done) setRenaming((now) => (now === id ? undefined : now));
     return done;
   };

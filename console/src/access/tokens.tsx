@@ -23,7 +23,7 @@ export function Tokens() {
     const body = { ...rest, ...(node && { node: Number(node) }), ...expires };
     return change(async () => {
       const { token } = await live.client.post<{ token: string }>("v1/tokens", body);
-      // Until then the one before stays: it cannot be shown again.
+      // Until then the former token stays visible: it cannot be shown again.
       setMade(token);
     });
   };

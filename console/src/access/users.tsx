@@ -12,16 +12,16 @@ export function Users() {
   const { client } = useLive();
   const { entries, flaw, members, change } = useListed<User>("v1/users", "users");
   const tenants = useListed<Tenant>("v1/tenants", "tenants");
-  // A tenant that is not known yet could not be shown: its user would be one of all vehicles.
+  // A tenant that is not known yet could not be shown: its user would seem to be of the whole system.
   const isKnown = entries !== undefined && tenants.entries !== undefined;
-  /** Whom the form shows, as it was then: the list may have been read again since. */
+  /** The user in the form, as first shown: the list may have been read again since. */
   const shown = useRef<User | undefined>(undefined);
   /** The form whose change has not been made. */
   const refused = useRef<HTMLFormElement | undefined>(undefined);
 
   const set = (form: HTMLFormElement) => {
     const { name = "", ...body } = filled(form);
-    // Only if nobody else has changed the user since it was shown, or made one of that name.
+    // Only if no one else has changed the user since it was shown, or made one of that name.
     const known = shown.current?.name === name ? shown.current : undefined;
     return change(async () => {
       try {
@@ -53,7 +53,7 @@ export function Users() {
     const { form } = event.currentTarget as HTMLInputElement;
     if (form) show(form);
   };
-  // Whoever was not first sees what there is by now, before setting it again.
+  // After a conflict, show the present state before the user sets it again.
   useEffect(() => {
     const form = refused.current;
     refused.current = undefined;

@@ -96,7 +96,7 @@ function Everywhere() {
   const [flaw, setFlaw] = useState<string>();
   const leave = () => {
     setFlaw(undefined);
-    // The stream of events ends by it, in this tab, too.
+    // This also ends the stream of events in this tab.
     client.delete("v1/sessions").catch((error: Error) => setFlaw(error.message));
   };
   return (

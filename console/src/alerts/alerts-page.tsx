@@ -1,4 +1,4 @@
-/** What is wrong by the rules, and was; for operators, the rules and who is told. */
+/** Present and past alerts; for operators, also the rules and the targets. */
 
 import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
@@ -14,9 +14,9 @@ import { Table } from "../shell/table";
 import { Rules } from "./rules";
 import { Targets } from "./targets";
 
-/** So many that fire are shown, the newest first: after a storm there may be thousands. */
+/** The most firing alerts shown, the newest first: after a storm there may be thousands. */
 const MOST_FIRING = 300;
-/** So many that are over are shown; the API has all. */
+/** The most past alerts shown; the API has all. */
 const MOST_OVER = 50;
 const OVER_MS = 15_000;
 

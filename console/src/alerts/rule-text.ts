@@ -1,6 +1,6 @@
 import type { AlertKind, AlertRule } from "../api/types";
 
-/** A kind of rule: when it fires, and the field for what it is about. */
+/** A kind of rule: when it fires, and the field for its limit. */
 export interface KindText {
   when: string;
   field: { name: "limit_s" | "version"; label: string; /** Seconds in a unit of the field. */ unit_s: number };
@@ -23,7 +23,7 @@ export const KINDS: Record<AlertKind, KindText> = {
   },
 };
 
-/** What the service is asked to make, of a form's fields. */
+/** The request for a new rule, from a form's fields. */
 export function ruleOf(fields: Record<string, string>): Record<string, string | number> {
   const { limit, version, for_s, keep_firing_for_s, ...rest } = fields;
   const body: Record<string, string | number> = { ...rest };

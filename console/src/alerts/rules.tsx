@@ -5,7 +5,7 @@ import { useLive } from "../shell/context";
 import { Field, Flaw, Form } from "../shell/form";
 import { KINDS, ruleOf, ruleText } from "./rule-text";
 
-/** The service takes none longer. */
+/** The longest that the service accepts. */
 const MOST_LIMIT_S = 366 * 86_400;
 const MOST_WAIT_S = 7 * 86_400;
 
@@ -13,7 +13,7 @@ export function Rules() {
   const live = useLive();
   const { entries, flaw, members, change } = useListed<AlertRule>("v1/alert-rules", "rules");
   const [said, setSaid] = useState<string>();
-  // As it was when it was chosen: what somebody else changes meanwhile is not undone.
+  // The rule as it was when chosen, so that changes by others meanwhile are not undone.
   const [edited, setEdited] = useState<AlertRule>();
   const add = async (rule: Record<string, string | number>) => {
     setSaid(undefined);
@@ -25,7 +25,7 @@ export function Rules() {
     setSaid(undefined);
     const done = await change(() => live.client.send("PUT", `v1/alert-rules/${one.id}`, rule, one.revision));
     if (done) setSaid(`${rule.name} is changed.`);
-    // Another one may have been chosen meanwhile.
+    // Another rule may have been chosen meanwhile.
     if (done) setEdited((now) => (now === one ? undefined : now));
     return done;
   };
@@ -77,7 +77,7 @@ interface FormProps {
   leave: () => void;
 }
 
-/** Makes a rule, or changes one, which stays of its kind. */
+/** Makes a rule, or changes one; its kind cannot change. */
 function RuleForm({ edited, members, send, leave }: FormProps) {
   const { fleet } = useLive();
   const [chosen, setChosen] = useState<AlertKind>("unheard");

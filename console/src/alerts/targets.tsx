@@ -4,12 +4,12 @@ import type { AlertTarget } from "../api/types";
 import { useLive } from "../shell/context";
 import { Field, Flaw, Form } from "../shell/form";
 
-/** The webhooks and mail addresses that are told of alerts. */
+/** The webhooks and mail addresses to which alerts are sent. */
 export function Targets() {
   const live = useLive();
   const { entries, flaw, members, change } = useListed<AlertTarget>("v1/alert-targets", "targets");
   const [made, setMade] = useState<AlertTarget>();
-  // One that is refused leaves the secret before it where it is: it cannot be shown again.
+  // If the new target is refused, the former one's secret stays visible: it cannot be shown again.
   const add = (form: HTMLFormElement) =>
     change(async () => setMade(await live.client.post<AlertTarget>("v1/alert-targets", filled(form))));
   const remove = (one: AlertTarget) => {

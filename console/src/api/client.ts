@@ -1,10 +1,10 @@
-/** Requests to the service: with who asks, with what went wrong in words, with its clock. */
+/** Requests to the service: with the caller's credentials, errors in words, and the service's clock. */
 
 import type { ServerClock } from "../clock/server-clock";
 
 /**
- * Who asks: a token, or a user whose session's cookie the browser sends. What changes something by
- * cookie shows `csrf`, which other sites do not know.
+ * The caller: a token, or a user whose session's cookie the browser sends. A changing request by
+ * cookie also sends `csrf`, which other sites do not know.
  */
 export type Credential = { readonly token: string } | { readonly csrf: string };
 
@@ -13,7 +13,7 @@ interface Flaw {
   detail: string;
 }
 
-/** What the service has refused, or that it could not be asked. */
+/** A refusal by the service, or a failure to reach it. */
 export class ApiError extends Error {
   constructor(
     message: string,
@@ -39,17 +39,17 @@ export class Client {
     readonly base: string = new URL(".", document.baseURI).href,
   ) {}
 
-  /** What says who asks, for requests to the API that others make: the map's for its tiles. */
+  /** The headers with the caller's credentials, for requests made elsewhere: the map's for its tiles. */
   get headers(): Record<string, string> {
     return headersOf(this.credential);
   }
 
-  /** Whether a user's session asks, and no token. */
+  /** Whether the caller is a user's session, not a token. */
   get isOfUser(): boolean {
     return "csrf" in this.credential;
   }
 
-  /** Takes in what the service has said is to be shown by a user who changes something. */
+  /** Takes the CSRF token that a user's changing requests have to send. */
   showCsrf(csrf: string | undefined): void {
     if (csrf !== undefined && "csrf" in this.credential) this.credential = { csrf };
   }
@@ -68,7 +68,7 @@ export class Client {
     return this.ask<T>(path, { method, body: JSON.stringify(body), headers });
   }
 
-  /** Sends a file as it is, of the kind that it says. */
+  /** Sends a file unchanged, with its media type. */
   upload<T>(method: "POST" | "PUT", path: string, body: Blob): Promise<T> {
     return this.ask<T>(path, { method, body }, UPLOAD_WITHIN_MS);
   }
@@ -77,7 +77,7 @@ export class Client {
     return this.ask<T>(path, { method: "DELETE", headers: ifStill(revision) });
   }
 
-  /** Reads all pages of a list, in order; or those of its first `most`. */
+  /** Reads all pages of a list, in order; or only its first `most` entries. */
   async all<T>(path: string, member: string, signal?: AbortSignal, most = Infinity): Promise<T[]> {
     const found: T[] = [];
     let cursor: string | undefined;
@@ -91,7 +91,7 @@ export class Client {
     return found;
   }
 
-  /** Opens a stream; its end is the caller's to see. */
+  /** Opens a stream; the caller has to watch for its end. */
   async open(path: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
     return this.fetch(path, { headers, signal });
   }
@@ -106,7 +106,7 @@ export class Client {
       return (await response.json()) as T;
     } catch (error) {
       if (init.signal?.aborted) throw error;
-      // Cut short, or of something between that is not the service.
+      // The answer was cut short, or comes from a proxy.
       throw new ApiError("the answer cannot be read", 0, 0);
     }
   }
@@ -159,7 +159,7 @@ async function refusal(response: Response): Promise<ApiError> {
     const [first] = flaws;
     if (first && first.detail !== detail) detail += `: ${first.pointer}: ${first.detail}`;
   } catch {
-    // No problem document: something between has answered.
+    // No problem document: a proxy has answered.
   }
   const after = Number(response.headers.get("Retry-After") ?? 0);
   return new ApiError(detail, response.status, Number.isFinite(after) ? after * 1000 : 0, flaws);

@@ -1,18 +1,18 @@
 /**
- * How the console stays with the service: a state machine without I/O and without a clock. Times
+ * How the console follows the service: a state machine without I/O and without a clock. Times
  * are milliseconds of one monotonic clock.
  *
- * A stream that breaks is opened again with the last id, and the service sends what was missed. If
- * it cannot, it says so by an empty id, and the state is read anew.
+ * A stream that breaks is opened again with the last id, and the service sends the missed events. If
+ * it cannot, it sends an empty id, and the state is read again.
  */
 
 export type Phase = "connecting" | "live" | "waiting" | "refused";
 
 /** The service writes at least a comment each 15 s: after this silence the stream is dead. */
 const SILENT_MS = 40_000;
-/** After this silence a comment is overdue: what is shown may be old. */
+/** After this silence a comment is overdue, and the shown state may be old. */
 const QUIET_MS = 20_000;
-/** A stream that is not answered within this time is not waited for longer. */
+/** The longest wait for the answer to a stream's request. */
 const ANSWER_WITHIN_MS = 20_000;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
@@ -24,7 +24,7 @@ export class Following {
   lastId = "";
   /** Whether the state has to be read: nothing is known yet, or events are missing. */
   mustRead = true;
-  /** When the stream broke, if it has, and what was missed then has not been read. */
+  /** When the stream broke, if the events missed since then have not been read. */
   lostAt: number | undefined;
   private heardAt = Infinity;
   private deadline: number;
@@ -49,15 +49,15 @@ export class Following {
 
   /** Bytes have come, up to this id. */
   received(now: number, id: string): void {
-    // An empty one says that events are missing, and that no id is good to go on with.
+    // An empty id means that events are missing, and that the stream cannot continue from any id.
     this.lastId = id;
     this.heardAt = now;
     this.deadline = now + SILENT_MS;
-    // It goes on where it was: nothing is missing.
+    // The stream continues from its last id: nothing is missing.
     if (id && !this.mustRead) this.read();
   }
 
-  /** When something last came, if that is so long ago that what is shown may be old. */
+  /** When something last came, if that is so long ago that the shown state may be old. */
   quietSince(now: number): number | undefined {
     return now - this.heardAt > QUIET_MS ? this.heardAt : undefined;
   }
@@ -67,29 +67,29 @@ export class Following {
     this.cutReason = reason;
   }
 
-  /** The state has been read. Without a stream, what has happened since then may be missing. */
+  /** The state has been read. Without a stream, later events may be missing. */
   read(): void {
     if (this.phase !== "live") return;
     this.mustRead = false;
     this.lostAt = undefined;
   }
 
-  /** The stream, or the try to open it, has ended; `afterMs` is what the service asks to wait. */
+  /** The stream, or the try to open it, has ended; `afterMs` is the wait that the service asks for. */
   closed(now: number, reason: string, afterMs = 0): void {
     if (this.phase === "refused") return;
     this.lostAt ??= now;
     this.reason = this.cutReason ?? reason;
     this.cutReason = undefined;
     this.phase = "waiting";
-    // Without an id there is nothing to go on with.
+    // Without an id the stream cannot be continued.
     this.mustRead ||= this.lastId === "";
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.failures);
     this.failures += 1;
-    // Consoles that lost the same service do not all come back at once.
+    // A random wait, so that consoles that lost the same service do not all return at once.
     this.deadline = now + Math.max(afterMs, wait * (0.5 + this.random() / 2));
   }
 
-  /** The token is not taken: trying again would not help. */
+  /** The token is refused: trying again would not help. */
   refuse(reason: string): void {
     this.phase = "refused";
     this.reason = reason;
@@ -100,7 +100,7 @@ export class Following {
     return this.phase === "refused" ? undefined : this.deadline;
   }
 
-  /** What is due at a time: to `connect`, to `abort` a dead stream, or nothing. */
+  /** The action due at a time: to `connect`, to `abort` a dead stream, or none. */
   due(now: number): "connect" | "abort" | undefined {
     if (this.phase === "refused" || now < this.deadline) return undefined;
     if (this.phase !== "waiting") return "abort";

@@ -1,4 +1,4 @@
-/** Works on things one after the other, some at once. */
+/** Processes items in order, a few at a time. */
 export async function inTurn<T>(things: readonly T[], atOnce: number, work: (one: T) => Promise<void>): Promise<void> {
   const left = [...things];
   const next = async (): Promise<void> => {

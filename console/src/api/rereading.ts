@@ -1,6 +1,6 @@
 /**
- * Reads something anew when it has changed: never twice at once, and changes that come together once.
- * So an older answer never comes after a newer one, and a thousand events are a few requests.
+ * Reads something again when it has changed: one read at a time, and one for changes that come
+ * together. So an older answer never follows a newer one, and a thousand events cost a few requests.
  */
 
 const PAUSE_MS = 500;
@@ -10,7 +10,7 @@ export class Rereading {
   private isRunning = false;
   private due = false;
   private begun = 0;
-  /** Who waits for the end of a read, by its number. */
+  /** The callers that wait for the end of a read, by its number. */
   private waiting: { read: number; done: () => void }[] = [];
 
   constructor(

@@ -1,18 +1,18 @@
 /**
  * Server-sent events from bytes (HTML Standard, § 9.2.6).
  *
- * The browser's own EventSource can send no Authorization header, and a token in an address would
- * be in every log on the way; so the stream is read by fetch and parsed here.
+ * The browser's own EventSource can send no Authorization header, and a token in a URL would be in
+ * every log on the way. So the stream is read by fetch and parsed here.
  */
 
 export interface SseEvent {
   kind: string;
   data: string;
-  /** The last id that the stream has named; empty where the server says that none is good. */
+  /** The last id in the stream; empty if the server says that none is valid. */
   id: string;
 }
 
-/** A line longer than this is no event of ours; the service's have 8,000 bytes. */
+/** A longer line is not from the service, whose events have at most 8,000 bytes. */
 const LONGEST_LINE = 1 << 20;
 
 export class SseParser {
@@ -22,17 +22,17 @@ export class SseParser {
   private data: string[] = [];
   private lastId: string;
 
-  /** Goes on with the last id that an earlier stream had. */
+  /** Continues from the last id of an earlier stream. */
   constructor(lastId = "") {
     this.lastId = lastId;
   }
 
-  /** The last id, also where no event came with it. */
+  /** The last id, even if no event came with it. */
   get id(): string {
     return this.lastId;
   }
 
-  /** Takes in bytes as they come; gives the events that they complete. */
+  /** Takes bytes as they come; returns the events that they complete. */
   push(bytes: Uint8Array): SseEvent[] {
     const text = this.rest + this.decoder.decode(bytes, { stream: true });
     const lines = text.split(/\r\n|\n|\r/);

@@ -1,5 +1,5 @@
 /**
- * What the API gives, as far as the console uses it: docs/control-api.md. Times are RFC 3339 in
+ * The API's data, as far as the console uses it: docs/control-api.md. Times are RFC 3339 in
  * UTC, rates bit/s, amounts bits of capacity, places WGS 84 degrees.
  */
 
@@ -54,7 +54,7 @@ export interface OpenStream {
   target?: string | null;
   class: string;
   state: "early" | "open" | "half-closed-local" | "half-closed-remote" | "draining";
-  /** Those that its bytes may go by now; the one of its last flow where a path is chosen for each. */
+  /** The paths that its bytes may use now; if each flow has its own path, that of its last flow. */
   paths: string[];
   age_ms: number;
   forward_bytes: number;
@@ -143,7 +143,7 @@ export interface AlertTarget {
 
 export type InterventionKind = "freeze" | "rate" | "maintenance" | "withdrawal";
 
-/** What an operator has set against the planner for a time. */
+/** An operator's intervention: it overrides the planner for a time. */
 export interface Intervention {
   id: number;
   kind: InterventionKind;
@@ -200,7 +200,7 @@ export interface LinkState {
   figures?: LinkFigures | null;
 }
 
-/** What is known of a link beyond what plans go by. */
+/** Figures of a link that plans do not use. */
 export interface LinkFigures {
   rtt_ms?: number | null;
   queue_ms: number;
@@ -345,7 +345,7 @@ export interface Fairness {
   }[];
 }
 
-/** What is set of a terminal from afar; what is left out is as its own configuration has it. */
+/** A terminal's remote settings; anything left out is as in its own configuration. */
 export interface TerminalSettings {
   classes: { name: string; [member: string]: unknown }[];
   paths: { name: string; [member: string]: unknown }[];
@@ -418,7 +418,7 @@ export interface User {
   tenant?: string | null;
   created: string;
   issuer?: string | null;
-  /** What a change or removal has to show. */
+  /** The revision that a change or removal has to send. */
   revision: number;
 }
 
@@ -438,7 +438,7 @@ export interface Tenant {
   name: string;
 }
 
-/** Leave for a node to be enrolled, by a token that is shown as it is made. */
+/** A permission for a node to enrol, by a token that is shown once. */
 export interface Enrolment {
   id: number;
   node: number;

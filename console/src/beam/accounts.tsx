@@ -16,7 +16,7 @@ const READS_IN_TIME = 40;
 const MOST_ROWS = 50;
 const MORE_ROWS = 200;
 
-/** Who owes how much; how fair the last minutes were, and what each link's bits cost. */
+/** Debts, the fairness of the last minutes, and what each link's bits cost. */
 export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
   const live = useLive();
   const key = `${beam} ${link}`;
@@ -33,7 +33,7 @@ export function Accounts({ beam, link }: { beam: string; link: LinkName }) {
   const fairness = useRead(
     async (signal) => {
       const path = `v1/beams/${beam}/fairness?since=${timeOf(live.now() - overMs)}&link=${link}`;
-      // Both at one time: a long one is read again only after many minutes, in which more is settled.
+      // Read both together: a long time is read again only after many minutes, in which more is settled.
       const [value, { links }] = await Promise.all([live.client.get<Fairness>(path, signal), readBalances(signal)]);
       return { links: value.links, settledS: settledS(value, links[0]?.settled_until) };
     },

@@ -1,4 +1,4 @@
-/** One beam: who has its capacity, who lends to whom, who owes, and why. */
+/** One beam: the shares of its capacity, lending, debts, and the reasons. */
 
 import { useContext, useEffect, useMemo, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
@@ -22,7 +22,7 @@ import { Why } from "./why";
 
 const PAST_MS = 120_000;
 const AHEAD_MS = 180_000;
-/** What may be shown; the past of so long, and at first what is and what was planned. */
+/** The views to choose from: a span of the past, or at first the present and the plan. */
 const SPANS: readonly [string, number][] = [
   ["now and what is planned", 0],
   ...[2, 12, 24, 48].map((hours): [string, number] => [`the last ${hours} h`, hours * 3_600_000]),

@@ -1,4 +1,4 @@
-/** A blockage on a line of time: dragged to when it begins, and by its ends to how long it lasts. */
+/** A blockage on a time line: drag it to change its begin, or an end of it to change its duration. */
 
 import { useRef } from "preact/hooks";
 
@@ -22,14 +22,14 @@ type Part = "start" | "end" | "all";
 
 interface Props {
   span: Span;
-  /** How much time the line has, s. */
+  /** The length of the time line, s. */
   overS: number;
   onChange: (span: Span) => void;
-  /** Called when it has been let go, or moved by a key. */
+  /** Called when it is released, or moved by a key. */
   onDone: (span: Span) => void;
 }
 
-/** The span after a part of it has been moved by so many seconds: never outside, never empty. */
+/** The span after a part of it has moved by some seconds; it stays on the line and is never empty. */
 export function movedBy({ startS, endS }: Span, part: Part, byS: number, overS: number): Span {
   if (part === "start") return { startS: Math.round(Math.min(endS - 1, Math.max(0, startS + byS))), endS };
   if (part === "end") return { startS, endS: Math.round(Math.max(startS + 1, Math.min(overS, endS + byS))) };

@@ -10,7 +10,7 @@ import { colourOf, STATES } from "./states";
 const HEIGHT = 300;
 const LANE = 18;
 const AXIS = 84;
-/** A time that is longer has days. */
+/** A longer span is labelled in days. */
 const LONG_MS = 20 * 3_600_000;
 
 export interface Shown {
@@ -43,7 +43,7 @@ export class CapacityChart {
 
   show(shown: Shown): void {
     this.shown = shown;
-    // Stacking costs more than drawing: the window moves all the time, plans do not.
+    // Stacking costs more than drawing, so it is kept: the window always moves, plans do not.
     if (this.composed !== shown.composed || this.nodes !== shown.nodes.join()) {
       this.composed = shown.composed;
       this.nodes = shown.nodes.join();
@@ -158,7 +158,7 @@ export class CapacityChart {
       ctx.fillStyle = colours.blocked;
       for (const [fromMs, toMs] of shown.composed.blocked?.get(node) ?? []) {
         const [from, to] = [Math.max(left, x(fromMs)), Math.min(left + span, x(toMs))];
-        // However short: it is to be seen.
+        // Visible, however short it is.
         if (to >= left && from <= left + span) ctx.fillRect(from, top + 2, Math.max(1, to - from), LANE - 4);
       }
     });
@@ -172,7 +172,7 @@ function line(ctx: CanvasRenderingContext2D, x0: number, y0: number, x1: number,
   ctx.stroke();
 }
 
-/** Slanted lines over a rectangle: states are told apart without colour, too. */
+/** Slanted lines over a rectangle, so that states can be told apart without colour. */
 function hatched(ctx: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, up: boolean): void {
   ctx.save();
   ctx.beginPath();

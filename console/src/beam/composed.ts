@@ -1,5 +1,5 @@
 /**
- * What plans gave and will give, over time: of several plans, each holds until a newer one begins.
+ * The rates of past and present plans over time: each plan is in force until a newer one begins.
  * Pure; times are ms since the epoch.
  */
 
@@ -18,7 +18,7 @@ export interface Composed {
   pieces: Map<number, Piece[]>;
   /** What the beam carries. */
   capacity: { fromMs: number; toMs: number; rateBps: number }[];
-  /** When terminals were observed to be blocked, where that is known beside what was planned. */
+  /** When terminals were observed to be blocked, if that is known apart from the plan. */
   blocked?: Map<number, [number, number][]>;
 }
 
@@ -101,7 +101,7 @@ export function stack({ pieces }: Composed, first: number[]): Band[] {
   return bands;
 }
 
-/** Which terminals get bands of their own: those that something happens to, then by number. */
+/** The terminals with their own bands: first those with a blockage or loan, then by number. */
 export function ofInterest({ pieces, blocked }: Composed, most: number): number[] {
   const eventful = (all: Piece[]) => all.filter((one) => one.state !== "fair").length;
   const isBlocked = (node: number, all: Piece[]) => Number(blocked?.has(node) || all.some((one) => one.state === "blocked"));

@@ -1,4 +1,4 @@
-/** Interventions in words, and what a form of them holds as a request. */
+/** Interventions in words, and the request from a form's fields. */
 
 import type { Intervention } from "../api/types";
 import { bps } from "../shell/format";
@@ -44,7 +44,7 @@ export interface Fields {
   note: string;
 }
 
-/** What the service is asked, or what is missing, in words. */
+/** The request to the service, or what is missing, in words. */
 export function requestOf(fields: Fields, beam: string, nowMs: number): Record<string, unknown> | string {
   const { choice } = fields;
   const ofTerminal = choice === "rate" || choice === "terminal-maintenance";

@@ -13,7 +13,7 @@ import { TerminalChoice } from "./terminal-choice";
 const EXTEND_MS = 600_000;
 const EMPTY: Fields = { choice: "freeze", terminal: undefined, forward: "", return: "", inMin: "0", forMin: "10", note: "" };
 
-/** What operators have set for the beam and its terminals: by whom, until when; set, extended, released. */
+/** Interventions on the beam and its terminals: by whom, until when; set, extended, released. */
 export function Interventions({ beam }: { beam: string }) {
   const live = useLive();
   const mayOperate = useMayOperate();
@@ -84,7 +84,7 @@ function InterventionForm({ beam, onSet }: { beam: string; onSet: (body: unknown
   const set = async () => {
     const body = requestOf(fields, beam, live.now());
     setMissing(typeof body === "string" ? body : undefined);
-    // What has been typed meanwhile stays.
+    // Text typed meanwhile stays.
     if (typeof body !== "string" && (await onSet(body))) setFields((now) => (now === fields ? EMPTY : now));
     return false;
   };

@@ -1,4 +1,4 @@
-/** A beam's capacity in the past hours, by the plans that held at some moments. */
+/** A beam's capacity in the past hours, from the plans in force at some moments. */
 
 import { useMemo } from "preact/hooks";
 import type { LinkName } from "../api/types";

@@ -1,10 +1,10 @@
-/** The plans of a link that hold in a window of time: read once, then each new one as it is told. */
+/** The plans of a link in force in a window of time: read once, then each new one as it is announced. */
 
 import type { Client } from "../api/client";
 import { inTurn } from "../api/in-turn";
 import type { LinkName, Plan, Version } from "../api/types";
 
-/** So many plans at most: in a busy time the oldest part of the window is left out. */
+/** The most plans kept: in a busy time the oldest part of the window is left out. */
 const MOST_PLANS = 60;
 const AT_ONCE = 4;
 
@@ -28,7 +28,7 @@ export class PlanHistory {
     return this.all.reduce<Plan | undefined>((best, one) => (!best || one.plan > best.plan ? one : best), undefined);
   }
 
-  /** Reads those that held since a time, the newest first. */
+  /** Reads the plans in force since a time, the newest first. */
   async read(sinceMs: number): Promise<void> {
     const path = `v1/beams/${this.beam}/plans?link=${this.link}&limit=${MOST_PLANS}`;
     const { plans } = await this.client.get<{ plans: Version[] }>(path, this.signal);
@@ -41,7 +41,7 @@ export class PlanHistory {
     await inTurn(wanted, AT_ONCE, (version) => this.add(version));
   }
 
-  /** Reads one that has just been made, or is missing. */
+  /** Reads a plan that has just been made, or is missing. */
   async add(version: number): Promise<void> {
     if (this.plans.has(version)) return;
     const path = `v1/beams/${this.beam}/plans/${this.link}/${version}`;
@@ -49,7 +49,7 @@ export class PlanHistory {
     this.revision += 1;
   }
 
-  /** Forgets what no longer held at a time. */
+  /** Forgets the plans that were no longer in force at a time. */
   forget(beforeMs: number): void {
     const sorted = this.all.sort((a, b) => a.plan - b.plan);
     sorted.forEach((plan, index) => {

@@ -4,15 +4,15 @@ import type { Line, LinkState, Segment } from "../api/types";
 import { SILENT_AFTER_MS } from "../fleet/fleet";
 import { bits, bps, seconds } from "../shell/format";
 
-/** Plan and report are of two clocks: a state so soon after a segment's start may be one of before it. */
+/** Plan and report use two clocks: a state this soon after a segment's start may be from before it. */
 const SETTLED_MS = 5_000;
 
-/** The segment that holds at a time. */
+/** The segment in force at a time. */
 export function segmentAt(line: Line, nowMs: number): Segment | undefined {
   return line.segments.find((one) => Date.parse(one.start) <= nowMs && nowMs < Date.parse(one.end));
 }
 
-/** Sentences that say it; amounts are bits of capacity over the whole segment. */
+/** Sentences that explain a segment; amounts are bits of capacity over all of it. */
 export function reasons(line: Line, segment: Segment, nowMs: number): string[] {
   const ms = Date.parse(segment.end) - Date.parse(segment.start);
   const fairBps = ((segment.fair_bits ?? 0) * 1000) / ms;
@@ -42,13 +42,13 @@ export function reasons(line: Line, segment: Segment, nowMs: number): string[] {
   return said;
 }
 
-/** Says so where a link is not as its plan has it now; of a silent one, nothing new is known. */
+/** Tells how a link differs from its plan now; of a silent link, nothing new is known. */
 export function contradiction(segment: Segment, link: LinkState | undefined, nowMs: number): string | undefined {
   if (!link || nowMs - Date.parse(link.received) > SILENT_AFTER_MS) return undefined;
   if (Date.parse(link.time) - Date.parse(segment.start) < SETTLED_MS) return undefined;
   if (segment.state === "blocked") {
     return link.state === "up" ? "The plan is contradicted: it has the link blocked, and the link is up. What is heard counts: it sends at its guaranteed rate." : undefined;
   }
-  // A link that is down, as that of a parked vehicle, is planned for so that it can come back.
+  // A link that is down, such as a parked vehicle's, still gets capacity so that it can come back.
   return link.state === "blocked" && segment.rate_bps > 0 ? "The plan is contradicted: it has a rate for the link, and the link is blocked." : undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * A beam's past as the plans that held at some moments: what each gave stands until the next moment.
- * Plans are made too often to read all of a day's; when who was blocked is exact all the same.
+ * A beam's past, sampled: the rates of the plan in force at each moment stand until the next moment.
+ * Plans are made too often to read all of a day's. Blockages are exact nevertheless.
  */
 
 import { ApiError, type Client } from "../api/client";
@@ -13,7 +13,7 @@ const MOMENTS = 60;
 const AT_ONCE = 4;
 /** Of more blockages, the newest are drawn. */
 const MOST_BLOCKAGES = 2_000;
-/** The service lists blockages by their entries: one that began so long before the span is found, too. */
+/** The service lists blockages by their entries: those that began this long before the span are read, too. */
 const LONGEST_MS = 86_400_000;
 const NOT_FOUND = 404;
 
@@ -82,7 +82,7 @@ export function momentsOf(fromMs: number, toMs: number, everyMs: number): number
   return Array.from({ length: Math.floor(toMs / everyMs) - first + 1 }, (_, index) => Math.round((first + index) * everyMs));
 }
 
-/** A plan as if what it gives at a moment held until another one. */
+/** A plan whose rates at one moment stand until another moment. */
 export function standing(plan: Held, atMs: number, untilMs: number): Held {
   const [start, end] = [new Date(atMs).toISOString(), new Date(untilMs).toISOString()];
   const step = plan.capacity.findLast(({ from }) => Date.parse(from) <= atMs) ?? plan.capacity[0];

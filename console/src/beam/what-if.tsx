@@ -17,7 +17,7 @@ interface Answer {
   composed: Composed;
 }
 
-/** What would be planned if a terminal were blocked, or the beam carried something else. */
+/** The plan that would be made if a terminal were blocked, or the beam's capacity differed. */
 export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
   const live = useLive();
   const [node, setNode] = useState<number>();
@@ -27,7 +27,7 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
   const [answer, setAnswer] = useState<Answer>();
   const [failure, setFailure] = useState<string>();
   const [asking, setAsking] = useState(false);
-  /** What is asked once there is an answer: the blockage may have been moved on meanwhile. */
+  /** The next question after the answer: the blockage may have been moved meanwhile. */
   const next = useRef<(() => Promise<void>) | undefined>(undefined);
   const isAsking = useRef(false);
 
@@ -107,7 +107,7 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
   );
 }
 
-/** So many are listed: those first whose part is furthest from their fair share. */
+/** The most terminals listed, those furthest from their fair share first. */
 const MOST_ROWS = 50;
 
 function Result({ totals, composed }: Answer) {

@@ -1,17 +1,16 @@
 /**
- * The service's time of day, by what it says: the browser's clock may be hours off.
+ * The service's time of day, from its answers: the browser's clock may be hours off.
  *
- * Each answer bounds the difference between the service's clock and a monotonic one here: what the
- * service stamped lies between the request's start and the answer's end. The bounds are
- * intersected (Marzullo and Owicki, "Maintaining the time in a distributed system", 1983). Bounds
- * that contradict each other mean that a clock has been set, or that this machine has slept: then
- * the newest ones count.
+ * Each answer bounds the difference between the service's clock and a monotonic one here: the
+ * service's time stamp lies between the request's start and the answer's end. The bounds are
+ * intersected (Marzullo and Owicki, "Maintaining the time in a distributed system", 1983). If bounds
+ * contradict each other, a clock has been set or this machine has slept: then the newest ones count.
  */
 export class ServerClock {
   private low = -Infinity;
   private high = Infinity;
 
-  /** Takes in a stamp of `resolutionMs` from an answer that was asked for and came at these times. */
+  /** Takes a time stamp of `resolutionMs` from an answer, with the times of request and answer. */
   observe(stampMs: number, resolutionMs: number, askedAt: number, cameAt: number): void {
     const low = stampMs - cameAt;
     const high = stampMs + resolutionMs - askedAt;
@@ -25,11 +24,11 @@ export class ServerClock {
     this.high = Math.min(this.high, high);
   }
 
-  /** Takes in that the service had stamped something by the time it came here. */
+  /** Takes a time stamp that the service made before it came here. */
   observePast(stampMs: number, cameAt: number): void {
     const low = stampMs - cameAt;
     if (!Number.isFinite(low) || low <= this.low) return;
-    // Beyond the upper bound is a contradiction that only an answer can settle.
+    // A stamp beyond the upper bound is a contradiction that only an answer can resolve.
     this.low = Math.min(low, this.high);
   }
 

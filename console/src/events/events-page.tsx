@@ -6,10 +6,10 @@ import { hashOf, type Route } from "../shell/route";
 import { Table } from "../shell/table";
 
 const KINDS = ["console", "blockages", "links", "plans", "ledger", "announcements", "alerts", "terminal", "intervention", "rollout", "settings", "beam", "obstructions", "tiles", "lease", "opensand"];
-/** So many lines are shown at once; the filter finds the others. */
+/** The most lines shown at once; the filter finds the others. */
 const MOST_SHOWN = 300;
 
-/** What has happened since the console was opened: filtered, and linked with the map. */
+/** The events since the console was opened: filtered, and linked with the map. */
 export default function EventsPage({ route }: { route: Route }) {
   const live = useLive();
   useTick();

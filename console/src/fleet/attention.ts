@@ -1,4 +1,4 @@
-/** Who needs attention first. Asked twice a second of the whole fleet, so nothing is made for those who are not shown. */
+/** The terminals that need attention first. Called twice a second, so it allocates only for those shown. */
 
 import type { Terminal } from "../api/types";
 import { type Ahead, nextBlockage } from "./blockage";
@@ -22,7 +22,7 @@ export function firstOf(
   nowMs: number,
   most: number,
   wants: (one: Terminal) => boolean,
-  /** Of when what is known of links is. */
+  /** The time for which the links' states are known. */
   asOfMs = nowMs,
 ): { count: number; listed: Listed[] } {
   const expecting = ORDER.map((): Listed[] => []);

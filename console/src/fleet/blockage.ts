@@ -1,4 +1,4 @@
-/** What is said of blockages: how long until, how long still. Times are the service's. */
+/** Blockages in words: the time until entry, and the time left. Times are the service's. */
 
 import type { Blockage } from "../api/types";
 import type { Vehicle } from "./fleet";
@@ -13,10 +13,10 @@ export interface Ahead {
   forMs: number;
 }
 
-/** The planner does not go by what is less sure. */
+/** The planner ignores blockages of less confidence. */
 const LEAST_CONFIDENCE = 0.5;
 
-/** The next blockage that is expected of a vehicle, or the one that it is in by expectation. */
+/** A vehicle's next expected blockage, or the one that it is expected to be in now. */
 export function nextBlockage(vehicle: Vehicle, nowMs: number): Ahead | undefined {
   let next: Ahead | undefined;
   for (const blockage of vehicle.expected.values()) {

@@ -1,4 +1,4 @@
-/** What has happened, as lines for people: the last ones, newest first. Positions are no news. */
+/** Events as lines for people: the last ones, newest first, without positions. */
 
 import type { Alert, Blockage, LinkState, ServerEvent } from "../api/types";
 import { bits, bps, seconds } from "../shell/format";
@@ -14,7 +14,7 @@ export interface LogLine {
 }
 
 const MOST_LINES = 2000;
-/** So many ends and beginnings of blockages are known to have been told. */
+/** How many begins and ends of blockages are remembered as logged. */
 const MOST_TOLD = 4 * MOST_LINES;
 
 export class EventLog {
@@ -39,8 +39,8 @@ export class EventLog {
   }
 
   /**
-   * Takes in blockages that were read: what of them no event has told is told at its own time. That
-   * other events are missing since a time is told, too.
+   * Takes blockages that were read: those that no event has logged are logged at their own time. A
+   * line also says since when other events are missing.
    */
   addRead(blockages: Blockage[], fleet: Fleet, nowMs: number, missingSinceMs?: number): void {
     const found: LogLine[] = [];
@@ -67,7 +67,7 @@ export class EventLog {
     this.lines = [...this.lines, ...found].sort((a, b) => b.timeMs - a.timeMs).slice(0, MOST_LINES);
   }
 
-  /** Whether the beginning or the end of an observed blockage has not been told yet. */
+  /** Whether the begin or the end of an observed blockage has not been logged yet. */
   private isNews({ terminal, link, entry, exit }: Blockage): boolean {
     const key = `${terminal} ${link} ${Date.parse(entry)} ${Boolean(exit)}`;
     if (this.told.has(key)) return false;
@@ -119,7 +119,7 @@ function blockageText(one: Blockage, known: Blockage | undefined): string | unde
   }
   if (one.state === "withdrawn") return "the expected blockage will not come";
   if (one.state === "passed") return `the expected blockage of ${lasts ?? "unknown length"} is over`;
-  // It moves with each fix: only the first word of it is news.
+  // A prediction moves with each fix: only the first one is logged.
   if (known) return undefined;
   const sure = `${Math.round(100 * (one.confidence ?? 1))} % sure`;
   return `blockage expected at ${one.entry.slice(11, 19)} UTC for ${lasts ?? "?"}, ${sure}`;
@@ -146,7 +146,7 @@ function otherText(kind: string, data: Record<string, unknown>, fleet: Fleet): s
       return data.action === "progress" ? undefined : `rollout ${data.rollout}: ${data.action} in stage ${data.stage}`;
     case "settings": {
       const whose = data.terminal ? fleet.nameOf(Number(data.terminal)) : `gateway ${data.gateway}`;
-      // A rollout sets those of thousands, and each confirms them: only what went wrong is news.
+      // A rollout sets thousands, and each terminal confirms: only failures are logged.
       return data.action === "refused" || data.action === "rolled-back" ? `${whose}: settings ${data.settings}: ${data.action}` : undefined;
     }
     case "tiles":

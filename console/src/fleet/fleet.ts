@@ -1,7 +1,7 @@
 /**
- * What the console knows of the fleet: read once, then kept by events. No I/O and no clock.
+ * The console's state of the fleet: read once, then updated by events. No I/O and no clock.
  *
- * What is newer wins, whatever comes first: an event may overtake an answer.
+ * Newer data win, whichever comes first: an event may overtake an answer.
  */
 
 import type {
@@ -27,7 +27,7 @@ export interface Vehicle {
 
 export type Health = "up" | "blocked" | "down" | "silent";
 
-/** What was read: everything at about one time. */
+/** The data of one reading, all from about the same time. */
 export interface Reading {
   beams: Beam[];
   terminals: Terminal[];
@@ -44,7 +44,7 @@ export class Fleet {
   readonly vehicles = new Map<number, Vehicle>();
   readonly rates = new RateHistory();
 
-  /** Takes in what was read, and forgets what is no longer there. */
+  /** Takes a reading, and forgets whatever no longer exists. */
   read(reading: Reading): void {
     this.beams = new Map(reading.beams.map((beam) => [beam.id, beam]));
     this.terminals = new Map(reading.terminals.map((terminal) => [terminal.node, terminal]));
@@ -57,7 +57,7 @@ export class Fleet {
     reading.blockages.forEach((one) => this.blockage(one));
   }
 
-  /** Takes in an event; false if it can only be followed by reading beams and terminals anew. */
+  /** Takes an event; returns false if beams and terminals have to be read again because of it. */
   apply({ kind, data }: ServerEvent): boolean {
     switch (kind) {
       case "positions":
@@ -104,7 +104,7 @@ export class Fleet {
       this.terminals.set(node, data.state as Terminal);
       return true;
     }
-    // A route concerns nothing that is shown.
+    // Nothing that is shown depends on a route.
     return data.action === "route";
   }
 
@@ -123,8 +123,8 @@ export class Fleet {
   private link(one: LinkState): void {
     const vehicle = this.vehicle(one.terminal);
     const known = vehicle[one.link];
-    // The same order as the service's: a node's clock may be set back, and a moved terminal has another
-    // gateway's word. One that is read again is no new one: there is no time between the two for a rate.
+    // The same order as the service's: a node's clock may be set back, and another gateway may report a
+    // moved terminal. A report that is read again is not new: it gives no time difference for a rate.
     if (
       known &&
       (known.node === one.node
@@ -138,7 +138,7 @@ export class Fleet {
   }
 
   private blockage(one: Blockage): void {
-    // What is observed, the links' states say, too.
+    // Observed blockages also show in the links' states.
     if (one.state === "observed" || one.id === undefined || one.id === null) return;
     const { expected } = this.vehicle(one.terminal);
     if (one.state === "predicted") expected.set(one.id, one);
@@ -146,12 +146,12 @@ export class Fleet {
   }
 }
 
-/** An idle link is reported each 10 s, and a report may take some seconds: more is silence. */
+/** An idle link is reported every 10 s, and a report may take some seconds: longer means silence. */
 export const SILENT_AFTER_MS = 25_000;
 
 /**
- * The worst of both directions: what its clients feel; silent, once nothing comes of either any more.
- * Asked of each vehicle, again and again.
+ * The worse state of both directions, as its clients notice it; silent if no report comes of either.
+ * Called often, for each vehicle.
  */
 export function healthOf(vehicle: Vehicle | undefined, nowMs: number): Health {
   const heardMs = vehicle?.heardMs;

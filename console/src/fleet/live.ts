@@ -1,4 +1,4 @@
-/** Keeps the fleet as it is now: reads it, follows the events, and comes back when a stream breaks. */
+/** Keeps the fleet up to date: reads it, follows the events, and reconnects when a stream breaks. */
 
 import { ApiError, Client } from "../api/client";
 import { Following } from "../api/following";
@@ -9,12 +9,12 @@ import type { ServerClock } from "../clock/server-clock";
 import type { EventLog } from "./event-log";
 import { Fleet } from "./fleet";
 
-/** An event is handed on to pages, too: a beam's page reads new plans. So is that all was read anew. */
+/** Passes events on to pages, too: a beam's page reads new plans. A full reading is also passed on. */
 export type EventListener = (event: ServerEvent) => void;
 
-/** The kind of what is told once the state was read anew, as events may have been missed. */
+/** The kind of the notice that the state was read again, since events may have been missed. */
 export const READ = "read";
-/** The kind of what the service says last on a stream that it ends. */
+/** The kind of the service's last event on a stream that it ends. */
 export const CUT = "cut";
 /** Beams or terminals that change together are read once. */
 const READ_AGAIN_MS = 300;
@@ -24,7 +24,7 @@ const ENDED = "the session has ended: sign in again";
 
 export class Live {
   readonly fleet = new Fleet();
-  /** Once it is loaded: after what is seen first. */
+  /** Set once it is loaded, after the parts that are seen first. */
   log: EventLog | undefined;
   readonly following = new Following(performance.now());
   private readonly listeners = new Set<EventListener>();
@@ -32,7 +32,7 @@ export class Live {
   private stream: AbortController | undefined;
   private timer: number | undefined;
   private readTimer: number | undefined;
-  /** What the log has to take in once it is there. */
+  /** Events for the log, until it is loaded. */
   private early: { event: ServerEvent; timeMs: number }[] = [];
   private observed: Blockage[] = [];
   /** Events that came while the state was being read. */
@@ -41,7 +41,7 @@ export class Live {
   constructor(
     readonly client: Client,
     readonly clock: ServerClock,
-    /** Called when the token or session is not taken, or no longer. */
+    /** Called when the token or session is refused, or has ended. */
     private readonly onRefused: (reason: string) => void,
   ) {}
 
@@ -67,13 +67,13 @@ export class Live {
     return this.clock.at(performance.now());
   }
 
-  /** The service's time that what is shown is of: now, or when something last came. */
+  /** The service's time of the shown state: now, or when something last came. */
   asOf(): number {
     const now = performance.now();
     return this.clock.at(this.following.quietSince(now) ?? now);
   }
 
-  /** Loads the log of events; it has what has come before, too. */
+  /** Loads the log of events, which also gets the earlier events. */
   async loadLog(): Promise<void> {
     const loaded = await import("./event-log");
     if (this.log) return;
@@ -108,14 +108,14 @@ export class Live {
       const headers: Record<string, string> = last ? { "Last-Event-ID": last } : {};
       const response = await this.client.open("v1/events", headers, stream.signal);
       following.opened(performance.now());
-      // What happens from now on is followed: the state may be read.
+      // All events from now on are followed, so the state may be read.
       if (following.mustRead) void this.read(following.lostAt);
       await this.take(response, new SseParser(last));
       this.lost(stream, "the stream has ended", 0);
     } catch (error) {
       const afterMs = error instanceof ApiError ? error.afterMs : 0;
       if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
-        // Without its cookie, the service speaks of tokens.
+        // Without the cookie, the service's error is about tokens.
         this.refuse(error.status === 401 && this.client.isOfUser ? ENDED : error.message);
         return;
       }
@@ -124,7 +124,7 @@ export class Live {
   }
 
   private lost(stream: AbortController, reason: string, afterMs: number): void {
-    // An earlier one's end is of no account once there is a newer one; nor is that of one that was closed.
+    // The end of a stream is ignored once there is a newer one, or if it was closed here.
     if (stream === this.stream && !stream.signal.aborted) {
       this.following.closed(performance.now(), reason, afterMs);
     }
@@ -146,7 +146,7 @@ export class Live {
     }
   }
 
-  /** Whether who asks may come back is found by trying: another session may be in the browser by now. */
+  /** Tries whether the caller may come back: the browser may have another session by now. */
   private cut(event: ServerEvent): void {
     this.following.cut(String(event.data.reason));
     for (const listener of this.listeners) listener(event);
@@ -178,9 +178,9 @@ export class Live {
     }, READ_AGAIN_MS);
   }
 
-  /** Reads the state; events that come meanwhile are applied to what was read. Some may be missing since it was lost. */
+  /** Reads the state, and applies the events that come meanwhile. Some since the loss may be missing. */
   private async read(lostAt?: number): Promise<void> {
-    // One that is under way may have been asked for before what is missing.
+    // A reading in progress may have been requested before the missing events.
     if (this.waiting) return this.readSoon();
     this.waiting = [];
     const { signal } = this.ended;

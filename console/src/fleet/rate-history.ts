@@ -1,7 +1,7 @@
 /**
- * What links carried in the last minutes, by the counts that nodes report: the difference of two
- * reports over the time between them. The newest one is known of every link. The course is kept of so
- * many links, in so many samples: of the first ones, and of those that somebody looks at.
+ * The rates of links in the last minutes, from the counts that nodes report: the difference of two
+ * reports over the time between them. The newest rate is kept for every link; the history only for a
+ * bounded number of links and samples: the first ones, and those that are looked at.
  */
 
 import type { LinkName, LinkState } from "../api/types";
@@ -24,7 +24,7 @@ interface Held {
 
 export class RateHistory {
   private readonly held = new Map<string, Held>();
-  /** By link, the one first that nobody has looked at for longest. */
+  /** By link; the one that was looked at longest ago comes first. */
   private readonly courses = new Map<string, RateSample[]>();
 
   constructor(
@@ -54,7 +54,7 @@ export class RateHistory {
     if (samples.length > this.mostSamples) samples.shift();
   }
 
-  /** The course of a link that is looked at: from now on, if it is none of those that are kept. */
+  /** The history of a link that is looked at; it begins now if none was kept. */
   of(terminal: number, link: LinkName): readonly RateSample[] {
     const key = `${terminal}:${link}`;
     const samples = this.courses.get(key) ?? [];
@@ -64,7 +64,7 @@ export class RateHistory {
     return samples;
   }
 
-  /** The last known rate; undefined where two reports of one run are not at hand. */
+  /** The last known rate; undefined without two reports of one run. */
   newest(terminal: number, link: LinkName): number | undefined {
     return this.held.get(`${terminal}:${link}`)?.rateBps;
   }

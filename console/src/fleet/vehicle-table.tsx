@@ -7,7 +7,7 @@ import { firstOf } from "./attention";
 import { countdown } from "./blockage";
 import type { Health, Vehicle } from "./fleet";
 
-/** So many are listed; the search finds the others. */
+/** The most vehicles listed; the search finds the others. */
 const MOST_ROWS = 200;
 
 export function HealthBadge({ health }: { health: Health }) {
@@ -34,7 +34,7 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
     (!wanted || `${one.node} ${one.name} ${one.beam} ${one.tags}`.toLowerCase().includes(wanted));
   const { count, listed } = firstOf(fleet, live.now(), MOST_ROWS, wants, live.asOf());
   const isReading = live.following.mustRead && fleet.terminals.size === 0;
-  // What one that is silent carried is no news.
+  // The last rate of a silent link is not shown.
   const rate = (node: number, link: LinkName, health: Health) => bps(health === "silent" ? undefined : fleet.rates.newest(node, link));
   return (
     <section aria-label="Terminals" class="vehicles">
@@ -87,7 +87,7 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
   );
 }
 
-/** What waits in both directions, as far as it is known. */
+/** The backlog of both directions, as far as it is known. */
 function waiting({ forward, return: back }: Vehicle): number | undefined {
   return forward || back ? (forward?.backlogged_bytes ?? 0) + (back?.backlogged_bytes ?? 0) : undefined;
 }

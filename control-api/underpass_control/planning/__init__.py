@@ -1,1 +1,1 @@
-"""Planning: who plans a beam, when there is a new plan, and how it reaches the gateways."""
+"""Planning: which process plans a beam, when it makes a new plan, and how gateways get it."""

@@ -1,4 +1,4 @@
-"""Acknowledgements: which node has taken which plan over, and when."""
+"""Acknowledgements: which node has adopted which plan, and when."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from underpass_control.storage.models import Acknowledgement as Table
 from underpass_control.storage.models import Plan
 
 _Key = tuple[str, Link, int]
-# Of some 80 bytes each, they fit into one change.
+# Some 80 bytes each, so that they fit into one change.
 _MOST_TOLD = 80
 
 
@@ -34,9 +34,9 @@ class Acknowledgement:
 async def store(
     connection: AsyncConnection, publish: Publish, given: Iterable[Acknowledgement]
 ) -> int:
-    """Store acknowledgements; those of plans that are not there, or no longer, are left out.
+    """Store acknowledgements, except those of plans that do not exist; return how many are new.
 
-    One that comes again changes nothing. Return how many are new.
+    A repeated acknowledgement changes nothing.
     """
     by_plan: dict[_Key, dict[int, Acknowledgement]] = {}
     for one in given:
@@ -81,7 +81,7 @@ async def _store_of_plan(
         }
         for one in new
     ]
-    # Another process may have taken the same in meanwhile.
+    # Another process may have stored the same meanwhile.
     await connection.execute(dialect.insert(Table).on_conflict_do_nothing(), rows)
     told = [
         {

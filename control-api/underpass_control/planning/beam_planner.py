@@ -1,10 +1,9 @@
 """When a beam is planned anew, and with what: the decisions, without I/O and clock.
 
-What is known goes in by `expect`, `set_terms`, `set_demands` and `see_balances`, and what
-operators set for a time by `intervene`; `due` says which
-links need a plan now, and why; `request` gives what to plan; `taken` says that it was stored. The
-lender's and the borrower's past is in the balances that `request` is given: what is settled, and
-what the plans since then have moved.
+The inputs are `expect`, `set_terms`, `set_demands`, `see_balances` and, for interventions of
+operators, `intervene`. `due` tells which links need a plan now, and why; `request` returns what to
+plan; `taken` is called once the plan is stored. Past lending and borrowing is in the balances given
+to `request`: the settled ones, with the amounts that the plans since then have moved.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from underpass_control.planning.expected import Expectations, Expected, Planned
 from underpass_control.planning.interventions import InForce, Interventions, applied
 
 # A plan lasts at least HORIZON_MS. Debts are repaid within SETTLE_MS, or within SETTLE_MS of the
-# last exit; the rest of the plan is for the case that no other follows.
+# last exit; the rest of the plan is for the case that no other plan follows.
 HORIZON_MS = 180_000
 SETTLE_MS = 60_000
-# No plan lasts longer than this: predictions do not reach further.
+# The longest plan: predictions do not reach further.
 _FURTHEST_MS = 7_200_000
-# A new plan is made while the present one still lasts this long: so long may the control service
-# be away before a node notices.
+# A new plan is made while the present one still lasts this long, so nodes do not notice an absence
+# of the control service up to this long.
 RENEW_MS = 90_000
 # Small changes come every second; they wait until the last plan is this old.
 _MOVE_EVERY_MS = 1_000
@@ -44,9 +43,9 @@ _DEMAND_EVERY_MS = 5_000
 _AGAIN_AFTER_MS = 5_000
 # Demands matter once they would move this part of the capacity between terminals.
 _DEMAND_PART = Fraction(2, 100)
-# Efficiencies matter once one differs from that of the plan by the first part; from the second on
-# below it, the plan gives far more than the link carries. Those that together concern little of the
-# capacity wait: each plan is sent to all terminals.
+# Efficiencies matter once one differs from the plan's by the first part. If one is lower by more
+# than the second part, the plan gives far more than the link carries. Changes that concern little
+# of the capacity in all wait longer, since each plan is sent to all terminals.
 _EFFICIENCY_PART = Fraction(2, 100)
 _FADING_PART = Fraction(10, 100)
 _EFFICIENCY_EVERY_MS = 15_000
@@ -71,7 +70,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is agreed for a terminal on one link, and which gateway serves it."""
+    """A terminal's terms on one link, and the gateway that serves it."""
 
     weight: int
     minimum_bps: int
@@ -86,18 +85,18 @@ _NOTHING_SET = InForce({}, None)
 
 @dataclass
 class _LinkState:
-    """What is known of one link, and what its present plan was made with."""
+    """The known state of one link, and the inputs of its present plan."""
 
     capacity: tuple[CapacityStep, ...] = ()
     terms: dict[int, Terms] = field(default_factory=dict)
     demands: dict[int, Demand] = field(default_factory=dict)
     in_force: InForce = _NOTHING_SET
-    # Whether the demands differ enough from those of the plan, and whether a terminal that has
-    # little by the plan wants much more.
+    # Whether the demands differ enough from the plan's, and whether a terminal wants much more than
+    # the little that the plan gives it.
     demand_due: bool = False
     starved: bool = False
     balances_due: bool = False
-    # How long the plan is to last by the efficiencies: None, as long as it does by all else.
+    # After which age the plan is due for its efficiencies; None: they require no new plan.
     efficiency_due_ms: int | None = None
     # When planning last failed because the request has no plan.
     refused_ms: int | None = None
@@ -111,7 +110,7 @@ class _LinkState:
     planned_efficiencies: dict[int, Fraction] = field(default_factory=dict)
 
     def terminals(self, owed: Mapping[int, int]) -> tuple[Terminal, ...]:
-        """Return the terminals as they are planned for."""
+        """Return the terminals for planning."""
         found = []
         for node, terms in self.terms.items():
             demand = self.demands.get(node, _GREEDY)
@@ -152,7 +151,7 @@ class BeamPlanner:
         terms: Mapping[int, Terms],
         one_way_delay_ms: int,
     ) -> None:
-        """Take what an operator has set: capacity over time, whose first step is in the past."""
+        """Take what an operator has set. The first step of the capacity is in the past."""
         state = self._links[link]
         self._one_way_delay_ms = one_way_delay_ms
         state.capacity = capacity
@@ -162,9 +161,9 @@ class BeamPlanner:
         state.terms = dict(terms)
 
     def intervene(self, interventions: Interventions, now_ms: int) -> None:
-        """Take what operators have set for a time, instead of what was set before.
+        """Take the present interventions of operators, instead of the former ones.
 
-        The capacity that maintenance leaves is told by `set_terms`.
+        The capacity that maintenance leaves is given by `set_terms`.
         """
         self._interventions = interventions
         self._look_at_interventions(now_ms)
@@ -175,7 +174,7 @@ class BeamPlanner:
         return any(state.in_force.frozen_ms is not None for state in self._links.values())
 
     def recall(self, terminal: int, said: Prediction, first_ms: int, now_ms: int) -> None:
-        """Take in what the process before has expected of a terminal since `first_ms`."""
+        """Take in a blockage that the former planner has expected since `first_ms`."""
         self._expectations.recall(terminal, said, first_ms, now_ms)
 
     def capacity_bps(self, link: Link, now_ms: int) -> int:
@@ -183,7 +182,7 @@ class BeamPlanner:
         return self._links[link].capacity_bps(now_ms)
 
     def set_demands(self, link: Link, demands: Mapping[int, Demand], now_ms: int) -> None:
-        """Take in what terminals can use now."""
+        """Take in the terminals' present demands."""
         state = self._links[link]
         if demands == state.demands:
             return
@@ -197,18 +196,18 @@ class BeamPlanner:
             for name in rates.keys() | state.planned_rates.keys()
         }
         matters_bps = _DEMAND_PART * capacity_bps
-        # What one loses another gains.
+        # The sum counts each moved rate twice: one terminal loses it, another gains it.
         state.demand_due = sum(map(abs, changes.values()), none) > 2 * matters_bps
         state.starved = any(
             more > matters_bps and 2 * more > rates[name] for name, more in changes.items()
         )
 
     def expect(self, terminal: int, blockages: Iterable[Prediction], now_ms: int) -> bool:
-        """Take in all that is predicted of a terminal now; tell whether to look at it again."""
+        """Take in all present predictions of a terminal; tell whether to look at it again."""
         return self._expectations.take(terminal, blockages, now_ms)
 
     def see_balances(self, link: Link, owed: Mapping[int, int], now_ms: int) -> None:
-        """Take in the balances as they are now: settled, and moved by the plans since then."""
+        """Take in the present balances: the settled ones, with the plans since then applied."""
         state = self._links[link]
         if state.plan is None:
             return
@@ -234,7 +233,7 @@ class BeamPlanner:
         signalling_delay_ms: int,
         owed: Mapping[int, int],
     ) -> Request:
-        """Return what to plan: `owed` is what it will be at the plan's start."""
+        """Return what to plan; `owed` are the balances at the plan's start."""
         state = self._links[link]
         expected = self._expected(state, now_ms)
         last_ms = max((one.exit_ms for one in expected), default=now_ms)
@@ -259,7 +258,7 @@ class BeamPlanner:
         )
 
     def taken(self, request: Request, plan: Plan) -> None:
-        """Go by a plan that has been stored."""
+        """Take a stored plan as the present one."""
         state = self._links[request.link]
         state.plan = plan
         state.planned_ms = request.now_ms
@@ -310,7 +309,7 @@ class BeamPlanner:
             return Reason.DEMAND
         if state.demand_due and age_ms >= _DEMAND_EVERY_MS:
             return Reason.DEMAND
-        # After the clock was set back, the plan is of a time that is still to come.
+        # A negative age means that the clock was set back: the plan is for a later time.
         if state.plan.end_ms - now_ms < RENEW_MS or age_ms <= -_MOVE_EVERY_MS:
             return Reason.HORIZON
         return None
@@ -325,7 +324,7 @@ class BeamPlanner:
 
 
 def _efficiency_due_ms(state: _LinkState, capacity_bps: int) -> int | None:
-    """Return how long the plan may last by the efficiencies as they are now."""
+    """Return the plan's age at which the present efficiencies require a new one; None: never."""
     concerned_bps = Fraction()
     differs = fades = False
     for node, planned in state.planned_efficiencies.items():
@@ -344,9 +343,9 @@ def _efficiency_due_ms(state: _LinkState, capacity_bps: int) -> int | None:
 
 
 def moved(plan: Plan, at_ms: int) -> dict[int, int]:
-    """Return what each terminal is owed at a time, if the plan has been followed from its start.
+    """Return each terminal's balance at a time, if the plan is followed from its start.
 
-    What one leaves and no other can use is no debt, as in the ledger.
+    As in the ledger, capacity that one terminal leaves and no other can use is no debt.
     """
     amounts = plan.amounts(plan.start_ms, max(at_ms, plan.start_ms))
     less = {name: max(0, fair - given) for name, (given, fair) in amounts.items()}

@@ -1,7 +1,7 @@
-"""A beam's controller: what the holder of its lease runs.
+"""A beam's controller, which the holder of its lease runs.
 
-It hears what changes, has the beam planned anew when `BeamPlanner` says so, and beside that, each
-second, settles what can be settled and keeps what is expected and learned.
+It follows changes, and makes a new plan when `BeamPlanner` says so. Each second it also settles the
+periods that are due, and stores expectations and learned places.
 """
 
 from __future__ import annotations
@@ -48,21 +48,22 @@ if TYPE_CHECKING:
 _LOG = structlog.get_logger()
 # Changes that come within this time go into the same plan.
 _GATHER_S = 0.01
-# How often to look for what changes with time alone, and to settle.
+# How often to check for changes that come with time alone, and to settle.
 _TICK_S = 1.0
 _AGAIN_S = 0.5
-# Planning takes this part of the time at most: on a beam of thousands, news come faster than plans
-# can be made, and each plan takes from the time for predictions.
+# The part of the time that planning may take: on a beam of thousands, news come faster than plans
+# can be made, and each plan takes time from predictions.
 _PLANNING_PART = 0.15
-# Having a plan start later, and storing it, takes this part at most of what making it took.
+# Moving a plan's start and storing it takes at most this part of the time for making it.
 _SHORTENING_PART = 0.1
-# News that have waited longer than this are taken in with fewer fixes: of each terminal the newest
-# one, and others that are as far apart as the news are late. So what is predicted is not later by
-# more than predicting with two fixes of each terminal takes, however fast fixes come.
+# If news have waited longer than this, fewer fixes are used: of each terminal the newest, and
+# others as far apart as the delay. So predictions are late by no more than the time for two fixes
+# of each terminal, however fast fixes come.
 _LATE_S = 1.0
-# Kinds of changes that are understood by the fixes before them.
+# Kinds of changes that need the fixes before them.
 _BY_FIXES = frozenset({"announcements", "blockages"})
-# Changes that may wait. Beyond, they are dropped, and everything is read from the database again.
+# The most waiting changes. Beyond that they are dropped, and everything is read again from the
+# database.
 _MOST_WAITING = 20_000
 
 
@@ -76,9 +77,9 @@ class Tools:
     settings: Settings
     newest_plans: NewestPlans
     traces: Traces
-    # Where plans are worked out.
+    # Where plans are computed.
     workers: Executor
-    # Who holds the leases, and of which beams they are certainly held now.
+    # This process's name in leases, and the beams whose leases it certainly holds now.
     holder: str
     held: Callable[[], Collection[str]]
 
@@ -107,7 +108,7 @@ class BeamController:
         fence: int,
         serves: Callable[[BeamController, Collection[int]], None],
     ) -> None:
-        """Also take the function that is told which terminals the beam has."""
+        """Also take a function that gets the beam's terminals."""
         self.beam = beam
         self.fence = fence
         self._tools = tools
@@ -115,7 +116,7 @@ class BeamController:
         self._planner = BeamPlanner(beam)
         self._knowledge = Knowledge(beam)
         self._maps = Maps(ObstructionMap([]), {}, {})
-        # The one that the beam's terminals use, None where nobody has said it.
+        # The satellite of the beam's terminals; None if unknown.
         self._satellite: str | None = None
         self._delays = Delays()
         self._settler = Settler(tools.database, tools.changes, tools.metrics, tools.settings, beam)
@@ -125,14 +126,14 @@ class BeamController:
         # When the oldest waiting change came.
         self._heard: float | None = None
         self._stale_terms = self._stale_reports = True
-        # Terminals that are new in the beam: what they have reported was not for this controller.
+        # Terminals that are new in the beam: this controller has not seen their earlier reports.
         self._new: set[int] = set()
         # Terminals whose routes have changed.
         self._stale_routes: set[int] = set()
-        # Whether what the process before has expected needs to be read no more.
+        # Whether the former planner's expectations have been read, or are not needed.
         self._recalled = False
         self._demands_told = 0.0
-        # The making of plans, while predictions go on.
+        # The task that makes plans, while predictions continue.
         self._planning: asyncio.Task[None] | None = None
         # When the next plan may be made.
         self._rested = 0.0
@@ -153,13 +154,13 @@ class BeamController:
         self._wake.set()
 
     def on_missed(self) -> None:
-        """Take in that changes may have been missed."""
+        """Note that changes may have been missed."""
         self._waiting.clear()
         self._stale_terms = self._stale_reports = True
         self._wake.set()
 
     def set_map(self, maps: Maps) -> None:
-        """Take other maps; the one of the beam's satellite counts."""
+        """Take other maps, and use the one for the beam's satellite."""
         self._maps = maps
         self._use_map()
         self._wake.set()
@@ -169,7 +170,7 @@ class BeamController:
         self._knowledge.set_map(self._maps.of(satellite), self._maps.learned, satellite)
 
     def stop(self) -> None:
-        """Have `run` return after its present step."""
+        """Make `run` return after its present step."""
         self._ending.set()
         self._wake.set()
 
@@ -199,14 +200,14 @@ class BeamController:
         finally:
             self.stop()
             beside = [keeping] if self._planning is None else [keeping, self._planning]
-            # Who cancels this cancels them.
+            # Cancelling this task cancels them, too.
             await asyncio.gather(*beside, return_exceptions=True)
             keeping.result()
             self._settler.close()
             self._forget_metrics()
 
     def _until_look_s(self) -> float:
-        """Return after which time to look for plans that are due, if nothing is heard meanwhile."""
+        """Return after how long to look for due plans, if no change comes meanwhile."""
         rest_s = self._rested - time.monotonic()
         return min(rest_s, _TICK_S) if rest_s > 0.0 else _TICK_S
 
@@ -218,9 +219,9 @@ class BeamController:
         await asyncio.sleep(_AGAIN_S)
 
     async def _step(self) -> bool:
-        """Take in the waiting changes, and begin the plans that are due; False: the beam is gone.
+        """Take in the waiting changes, and begin due plans; return False if the beam is gone.
 
-        What plans are made with, but for what is predicted, stays as it is until they are stored.
+        While plans are being made, their inputs do not change, except for the predictions.
         """
         self._wake.clear()
         heard, self._heard = self._heard, None
@@ -233,7 +234,7 @@ class BeamController:
             if not await self._read_terms():
                 return False
         if self._stale_reports or self._new:
-            # The reports of all, or of the new ones alone.
+            # The reports of all terminals, or of the new ones only.
             of = None if self._stale_reports else self._new
             self._stale_reports, self._new = False, set()
             async with self._tools.database.reading() as connection:
@@ -290,7 +291,7 @@ class BeamController:
         nodes = frozenset(terms.terminals[Link.FORWARD])
         if new := self._knowledge.set_nodes(nodes):
             self._new = (self._new | new) & nodes
-            # A terminal without a demand would be planned for without a floor, too.
+            # Without a demand, a terminal would be planned without a floor, too.
             self._demands_told = 0.0
         if terms.satellite != self._satellite:
             self._satellite = terms.satellite
@@ -309,7 +310,7 @@ class BeamController:
         return True
 
     async def _recall_expected(self, now_ms: int) -> None:
-        """Take over since when blockages are expected: what was before a freeze is lent for."""
+        """Read since when blockages have been expected: those from before a freeze are lent for."""
         async with self._tools.database.reading() as connection:
             standing = await expectations.standing(connection, self.beam, now_ms)
         for terminal, first_ms, blockage in standing:
@@ -324,7 +325,7 @@ class BeamController:
             metrics.least_efficiency.labels(self.beam, link.value).set(float(least))
 
     async def _take_waiting(self, waited_s: float) -> None:
-        """Take in the changes that wait, in their order; the oldest has waited for so long."""
+        """Take in the waiting changes, in order; the oldest has waited for `waited_s`."""
         apart_ms = round(1000 * waited_s) if waited_s > _LATE_S else 0
         waiting, self._waiting = self._waiting, deque()
         turns = Turns()
@@ -399,15 +400,16 @@ class BeamController:
         while True:
             began = time.monotonic()
             worked = await self._in_time(worked, began - issued, storing_s)
-            # Somebody may keep the database busy for seconds, and again so long.
+            # The database may be busy for seconds, several times in a row.
             with suppress(_LateError):
                 return await self._store(worked, reason, traced)
             storing_s = time.monotonic() - began
 
     async def _in_time(self, worked: _Worked, taken_s: float, storing_s: float) -> _Worked:
-        """Return a plan as it is; one that would arrive after its start, with a later start.
+        """Return a plan unchanged, or with a later start if it would arrive after its start.
 
-        Takes for how long it has been in the making, and how long storing it took in vain.
+        `taken_s` is how long it has been in the making; `storing_s` is how long it took to store
+        it in vain.
 
         Raises:
             PlanError: It would start after its end.
@@ -440,7 +442,7 @@ class BeamController:
         """Store a plan; return its version.
 
         Raises:
-            _LateError: It would arrive after its start by now; nothing is stored.
+            _LateError: By now it would arrive after its start; nothing is stored.
         """
         link = worked.request.link
         async with self._tools.newest_plans.making((self.beam, link)) as made:
@@ -479,7 +481,7 @@ class BeamController:
         return plan.version
 
     async def _keep_books(self) -> None:
-        """Each second, besides planning: settle, and store what is expected and learned."""
+        """Each second, beside planning: settle, and store expectations and learned places."""
         try:
             while True:
                 with suppress(TimeoutError):

@@ -34,12 +34,12 @@ from underpass_control.tracing import Traces
 
 _LOG = structlog.get_logger()
 _END_WITHIN_S = 3.0
-# What vehicles drive is counted again so often: it differs by the hour.
+# How often the turns and speeds of vehicles are counted again: they differ by the hour.
 _COUNT_DRIVES_S = 3_600.0
-# Whenever a map is read there is little garbage in cycles, and collecting it takes a second.
+# Reading a map leaves little garbage in cycles, and collecting it takes a second.
 _COLLECT_S = 3_600.0
-# The map is read for a fifth of the time at most: each passage of a place that was learned changes
-# it, and a fleet has many.
+# Reading the map may take a fifth of the time at most: each passage of a learned place changes it,
+# and a fleet makes many.
 _REST = 4
 # Kinds of changes that list terminals, in a list of the same name.
 _OF_TERMINALS = frozenset({"positions", "links", "announcements", "blockages"})
@@ -58,7 +58,7 @@ class BeamControllers:
         traces: Traces,
     ) -> None:
         holder = f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
-        # Plans wait for each other, and nothing else that is done in threads waits for them.
+        # Plans have their own threads, so that no other work in threads waits for them.
         self._workers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="plan")
         self._tools = Tools(
             database,
@@ -75,18 +75,18 @@ class BeamControllers:
         # The leases that were held when they were last renewed.
         self._fences: Mapping[str, int] = {}
         self._running: dict[str, tuple[BeamController, asyncio.Task[None]]] = {}
-        # Controllers that are ending. A beam gets its next controller only after that.
+        # Controllers that are ending. A beam's next controller starts only after that.
         self._stopping: dict[str, asyncio.Task[None]] = {}
         self._of_terminal: dict[int, BeamController] = {}
         self._terms = SeenTerms()
-        # The obstructions: one map for all beams of a satellite.
+        # The obstructions, with one map for all beams of a satellite.
         self._map = Maps(ObstructionMap([]), {}, {})
-        # The same obstructions without what vehicles drive, and when that was counted.
+        # The same obstructions without turns and speeds, and when these were counted.
         self._drawn = self._map
         self._drives_counted = time.monotonic()
         self._collected = self._drives_counted
         self._map_stale = True
-        # The satellites that beams were given since the map was last begun to be read.
+        # The satellites given to beams since the last reading of the map began.
         self._given: set[str] = set()
         self._rests_until = 0.0
         self._reading: asyncio.Task[None] | None = None
@@ -106,7 +106,7 @@ class BeamControllers:
 
     @property
     def followed(self) -> frozenset[str]:
-        """The beams whose plans this process is to have followed, as for an NCC."""
+        """The beams whose plans this process passes on, for example to an NCC."""
         return frozenset(self._running.keys() & self._renewal.followed.keys())
 
     def start(self) -> None:
@@ -157,7 +157,7 @@ class BeamControllers:
                 self._renewal.look()
 
     def _look_for_given(self) -> None:
-        """Have the map read anew if it does not have all satellites that beams were given."""
+        """Read the map anew if it lacks a satellite that a beam was given."""
         if not self._given <= self._map.of_satellites.keys():
             self._map_stale = True
             self._look.set()
@@ -196,7 +196,7 @@ class BeamControllers:
             stale = self._map_stale or now_s - self._drives_counted >= _COUNT_DRIVES_S
             may_read = self._reading is None or self._reading.done()
             if stale and may_read and now_s >= self._rests_until:
-                # Reading the map of a country takes longer than a lease lasts.
+                # To read the map of a country takes longer than a lease lasts.
                 self._reading = asyncio.create_task(self._read_map(), name="map")
             self._follow_leases()
             with suppress(TimeoutError):
@@ -242,7 +242,7 @@ class BeamControllers:
                     drawn = await asyncio.to_thread(_drawn, every, known, satellites)
                 taught = await self._taught(connection, drawn)
         except Exception as error:
-            # Whatever it is, it is read again; a change that has come meanwhile is not forgotten.
+            # After any error it is read again, with the changes that have come meanwhile.
             self._map_stale |= map_stale
             is_lost = isinstance(error, DatabaseLostError)
             _LOG.warning("the map is not read", error=str(error), exc_info=not is_lost)
@@ -251,7 +251,7 @@ class BeamControllers:
             self._drawn, self._map = drawn, taught
             for controller, _ in self._running.values():
                 controller.set_map(self._map)
-            # A beam may have been given one back that none used when they were read.
+            # A beam may have been given a satellite again that none used at the last reading.
             self._look_for_given()
         collected = began_s - self._collected >= _COLLECT_S
         if collected:
@@ -261,9 +261,9 @@ class BeamControllers:
         self._rests_until = done_s + _REST * (done_s - began_s)
 
     async def _taught(self, connection: AsyncConnection, drawn: Maps) -> Maps:
-        """Return maps with what vehicles drive on them."""
+        """Return maps with the counted turns and speeds of vehicles."""
         now_ms = self._tools.database.clock.now_ms()
-        # Satellites that no shadow is known of have one map.
+        # Satellites without known shadows share one map.
         maps = {id(one): one for one in (drawn.every, *drawn.of_satellites.values())}
         taught = await habits.taught(connection, maps.values(), now_ms)
         made = dict(zip(maps, taught, strict=True))
@@ -278,7 +278,7 @@ def _drawn(
 
 
 async def ended(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException | None]:
-    """Wait for tasks that have been told to end; cancel those that do not soon."""
+    """Wait for tasks that have been told to end; cancel those that do not end soon."""
     if tasks:
         # A transaction that is cancelled may keep its connection for a while.
         _, late = await asyncio.wait(tasks, timeout=_END_WITHIN_S)

@@ -1,4 +1,4 @@
-"""How long it takes until the nodes that follow a plan have it: its making, and the way to them."""
+"""How long a plan takes to reach the nodes that follow it: making it, and sending it to them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections import deque
 
 from dama.planner import Link
 
-# Assumed until nodes have acknowledged some plans: the way to the hub. A terminal is one more hop.
+# The time to the hub, until nodes have acknowledged some plans. A terminal is one hop further.
 DEFAULT_MS = 200
 _LEAST_MS, _MOST_MS = 50, 3_000
-# A blocked node acknowledges only after its blockage, which says nothing of the delay.
+# A later acknowledgement does not count: a blocked node acknowledges only after its blockage.
 _LATE_MS = 5_000
 _KEPT = 64
 _ENOUGH = 8
 # The delay is set so that nine plans of ten arrive in time; later ones are followed on arrival.
 _PART = 0.9
 _MARGIN_MS = 20
-# A plan is expected to be made within the time that the longest of so many before it took. More
-# would hold up the first quick ones after slow ones: a node keeps one plan that has not begun.
+# A plan is expected to take no longer than the longest of this many before it. A larger number
+# would delay quick plans after slow ones: a node keeps only one plan that has not begun.
 _RECENT = 3
-# Plans that take longer cannot follow each other without a gap: the next one is begun only after
-# several times as long (`planning.controller`), and a plan ends 180 s after its issue.
+# If plans take longer, there are gaps between them: the next one begins only after several times as
+# long (`planning.controller`), and a plan ends 180 s after its issue.
 _MOST_MAKING_MS = 20_000
-# No further ahead do plans start.
+# The furthest ahead that plans start.
 MOST_AHEAD_MS = _MOST_MAKING_MS + _MOST_MS
-# A plan that arrives later than it starts by no more than this is followed on arrival, and does
-# not start later: the time that making takes is not known more exactly.
+# A plan that would arrive after its start by no more than this keeps its start and is followed on
+# arrival: the time for making a plan is not known more exactly.
 _TOLERATED_MS = 100
 
 
@@ -34,7 +34,7 @@ class Delays:
 
     def __init__(self) -> None:
         self._ways: dict[Link, deque[int]] = {link: deque(maxlen=_KEPT) for link in Link}
-        # How long it took from its issue until a plan was stored, by version, the newest last.
+        # By version, how long after its issue a plan was stored, the newest last.
         self._makings: dict[Link, dict[int, int]] = {link: {} for link in Link}
         self._followers: dict[Link, set[int]] = {link: set() for link in Link}
         self.one_way_ms = 0
@@ -49,9 +49,9 @@ class Delays:
     def acknowledged(
         self, link: Link, node: int, version: int, after_ms: int, *, by_terminal: bool
     ) -> None:
-        """Note how long after its issue a plan reached a node; only the node that sends counts.
+        """Note how long after its issue a plan reached a node; only the sending node counts.
 
-        Of plans that another process has made it is not known what part of that was the way.
+        Plans of other processes are left out: the time for making them is unknown.
         """
         if by_terminal != (link is Link.RETURN):
             return
@@ -64,12 +64,12 @@ class Delays:
                 self._ways[link].append(way_ms)
 
     def of(self, link: Link) -> int:
-        """Return how long before its start a plan has to be begun to be made, in ms."""
+        """Return how long before a plan's start its making has to begin, in ms."""
         recent = list(self._makings[link].values())[-_RECENT:]
         return min(max(recent, default=0), _MOST_MAKING_MS) + self._way_ms(link)
 
     def late_ms(self, link: Link, start_ms: int, now_ms: int) -> int:
-        """Return by how much a plan that has been made now has to start later; 0: not at all."""
+        """Return by how much to delay the start of a plan that is ready now; 0: not at all."""
         late_ms = now_ms + self._way_ms(link) - start_ms
         return late_ms if late_ms > _TOLERATED_MS or now_ms >= start_ms else 0
 

@@ -1,9 +1,9 @@
 """The blockages to plan with: predictions, smoothed.
 
-Each fix of a vehicle moves what is predicted of it by fractions of a second, or by seconds. To plan
-with the latest word each time would mean a new plan each second; to keep to the first word would
-mean to be wrong. So entries, exits and confidences are followed by a running mean of some seconds,
-from which they depart at once where they leap. What is planned with is no median: see `_to_plan`.
+Each fix of a vehicle moves its predictions by fractions of a second, or by seconds. Planning with
+each newest prediction would mean a new plan each second; keeping the first would be wrong. So
+entries, exits and confidences follow a running mean of some seconds, except that a leap is followed
+at once. Plans do not use the medians: see `_to_plan`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dama.planner.request import LEAST_CONFIDENCE
 from dama.prediction import Blockage, Span
 from dama.prediction.same import EXPECTED_MS, is_same, matched
 
-# The time constant of the running mean, and how far a report may be from it and still be noise.
+# The time constant of the running mean, and the largest differences from it that count as noise.
 _MEAN_MS = 4_000
 _LEAP_MS = 2_500
 _CONFIDENCE_LEAP = 0.3
-# A prediction that is missing for no longer than this is still planned with.
+# A prediction is used in plans until it has been missing for longer than this.
 _MISSING_MS = 1_500
-# A blockage that is planned with stays so until its confidence falls below this.
+# A blockage stays in plans until its confidence falls below this.
 _KEPT_CONFIDENCE = LEAST_CONFIDENCE - 0.1
-# How much entry and exit may differ from what was planned with: in proportion to the time that is
-# left to repair it, within bounds.
+# How much entry and exit may differ from the plan's: in proportion to the time left to correct it,
+# within bounds.
 _TOLERATED_PART = 0.02
 _LEAST_TOLERATED_MS = 750
 _MOST_TOLERATED_MS = 5_000
@@ -46,7 +46,7 @@ class Expected:
 
     @property
     def span(self) -> Span:
-        """What is compared to tell whether another is the same blockage."""
+        """The values by which it is compared with other blockages."""
         return Span(None, self.entry_ms, self.exit_ms)
 
 
@@ -90,7 +90,7 @@ class Expectations:
     def take(self, terminal: int, said: Iterable[Blockage], now_ms: int) -> bool:
         """Take in all that is predicted of a terminal now.
 
-        Tell whether it is to be looked at again: something is expected, or was a moment ago.
+        Tell whether to look at it again: a blockage is expected, or was a moment ago.
         """
         known, said = self._of.get(terminal, []), list(said)
         same = matched([one.span for one in known], [one.span for one in said], now_ms)
@@ -117,7 +117,7 @@ class Expectations:
             for place, one in enumerate(known)
             if place not in followed
             and one.entry_ms > now_ms
-            # The clock may have been set back since.
+            # The difference is negative if the clock was set back.
             and abs(now_ms - one.seen_ms) <= _MISSING_MS
         ]
         if kept:
@@ -127,7 +127,7 @@ class Expectations:
         return bool(kept)
 
     def recall(self, terminal: int, said: Blockage, first_ms: int, now_ms: int) -> None:
-        """Take in what another process has expected since `first_ms`."""
+        """Take in a blockage that another process has expected since `first_ms`."""
         times = _to_plan(said, now_ms)
         known = SmoothedBlockage(
             said.obstruction_id, *times, said.confidence, first_ms, now_ms, now_ms
@@ -141,9 +141,9 @@ class Expectations:
     def blockages(
         self, now_ms: int, planned: Planned, frozen_ms: int | None = None
     ) -> list[Expected]:
-        """Return what is to be planned with, given what was before.
+        """Return the blockages to plan with, given those of the present plan.
 
-        For what is expected since `frozen_ms` or later, nothing is lent.
+        Nothing is lent for those first expected at `frozen_ms` or later.
         """
         found = []
         for terminal, blockages in self._of.items():
@@ -173,8 +173,8 @@ class _OfTerminal:
         self._exits = list(itertools.accumulate((one.exit_ms for one in self.all), max))
 
     def same(self, span: Span, now_ms: int) -> list[int]:
-        """Return the places of those that may be the same; few others are looked at."""
-        # They have no names: what `is_same` goes by is that they overlap, or begin together.
+        """Return the places of those that may be the same, comparing few others."""
+        # They have no names, so `is_same` requires that they overlap or begin together.
         first = min(
             bisect_left(self._entries, span.entry_ms - EXPECTED_MS),
             bisect_right(self._exits, span.entry_ms),
@@ -195,7 +195,7 @@ class Planned:
         self._of = {terminal: _OfTerminal(ones) for terminal, ones in by_terminal.items()}
 
     def nearest(self, terminal: int, span: Span, now_ms: int) -> Expected | None:
-        """Return which of them is a terminal's blockage at about that time."""
+        """Return the one that is a terminal's blockage at about that time."""
         of = self._of.get(terminal)
         if of is None:
             return None
@@ -203,7 +203,7 @@ class Planned:
         return min(near, key=lambda one: abs(one.entry_ms - span.entry_ms), default=None)
 
     def appeared_or_vanished(self, now: Iterable[Expected], now_ms: int) -> bool:
-        """Return whether there is a blockage that was not planned with, or one less."""
+        """Return whether a blockage is new, or one of the plan is gone."""
         left = {
             terminal: {place for place, one in enumerate(of.all) if one.exit_ms > now_ms}
             for terminal, of in self._of.items()
@@ -213,7 +213,7 @@ class Planned:
             if of is None:
                 return True
             same = of.same(one.span, now_ms)
-            # Short ones follow each other closely: each of them needs one that was planned with.
+            # Short blockages follow each other closely: each needs its own one in the plan.
             free = [place for place in same if place in left[one.terminal]]
             if free:
                 nearest = min(free, key=lambda place: abs(of.all[place].entry_ms - one.entry_ms))
@@ -223,7 +223,7 @@ class Planned:
         return any(left.values())
 
     def moved(self, now: Iterable[Expected], now_ms: int) -> bool:
-        """Return whether one has moved further than is tolerated."""
+        """Return whether a blockage has moved by more than the tolerance."""
         for one in now:
             known = self.nearest(one.terminal, one.span, now_ms)
             if known is None:
@@ -246,14 +246,17 @@ def _apart(planned_ms: int, expected_ms: int, now_ms: int) -> bool:
 
 
 def _to_plan(said: Blockage, now_ms: int) -> tuple[int, int]:
-    """Return the entry and the exit to plan with: an early and a late one of those that may be.
+    """Return the entry and the exit to plan with: an early entry and a late exit.
 
-    A bit of blockage beyond the plan is lost, one of line of sight within it only comes later: the
-    ledger has it repaid. So entry and exit are those quantiles at which the two cost the same (the
-    newsvendor's critical ratio, Arrow, Harris and Marschak 1951): the tenth and the ninth tenth
-    that are told, where a bit lost counts as much as nine that come late. What holds the vehicle
-    up on its way moves both, so until the entry the duration is that of late exits after late
-    entries; and nobody is kept waiting for longer than that before what may be a mere shadow.
+    If the vehicle is blocked outside of the planned blockage, bits are lost. If it has line of
+    sight inside of it, bits only come later: the ledger has them repaid. So entry and exit are the
+    quantiles at which both errors cost the same (the newsvendor's critical ratio, Arrow, Harris and
+    Marschak 1951): the 0.1 and 0.9 quantiles of the prediction, if a lost bit costs as much as nine
+    late ones.
+
+    A delay on the way moves entry and exit together. So until the entry the planned duration is the
+    one from the latest entry to the latest exit; and the planned entry is at most that long before
+    the median one, so that a short shadow does not cost a long wait.
     """
     if said.entry_within_ms is None or said.exit_within_ms is None:
         return said.entry_ms, said.exit_ms

@@ -1,4 +1,4 @@
-"""What the plans of a beam give its terminals, while nodes still follow them."""
+"""The grants of a beam's plans to its terminals, while nodes still follow them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dama.planner import Link
 from underpass_control.fades import Grant
 from underpass_control.planning.wire import WirePlan
 
-# A node follows an earlier plan for a signalling delay, and a report takes as long to come back.
+# A node follows an earlier plan for a signalling delay, and its report takes as long to come back.
 _MOST_PLANS = 8
 
 
@@ -30,6 +30,6 @@ class Grants:
             plans.popitem(last=False)
 
     def of(self, link: Link, terminal: int, version: int | None, at_ms: int) -> Grant | None:
-        """Return what a plan gives a terminal at a time; None where that is not known."""
+        """Return a plan's grant to a terminal at a time; None if unknown."""
         plan = self._plans[link].get(version) if version is not None else None
         return None if plan is None else plan.granted(terminal, at_ms)

@@ -1,4 +1,4 @@
-"""What operators set against the planner for a time, and what that means for plans.
+"""Interventions: operators override the planner for a time; their effect on plans.
 
 Without I/O and clock; times are UTC in ms since the Unix epoch.
 """
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
     # Of a beam: nothing is lent for blockages that are foreseen after its beginning.
     FREEZE = "freeze"
-    # Of a terminal: its rate is what is set.
+    # Of a terminal: it has the set rate.
     RATE = "rate"
     # Of a beam: it carries less. Of a terminal: it wants nothing.
     MAINTENANCE = "maintenance"
@@ -35,8 +35,8 @@ class Intervention:
         id: its number.
         from_ms: when it begins.
         until_ms: when it ends by itself.
-        forward_bps: of a rate, what the terminal has, and of a beam's maintenance, what the beam
-            carries; None: as without it.
+        forward_bps: of a rate, the terminal's; of a beam's maintenance, the beam's capacity; None:
+            unchanged.
         return_bps: the same on the return link.
         span: of a withdrawal, the blockage.
     """
@@ -51,7 +51,7 @@ class Intervention:
     span: Span | None = None
 
     def rate_bps(self, link: Link) -> int | None:
-        """Return what is set for a link."""
+        """Return the rate set for a link."""
         return self.forward_bps if link is Link.FORWARD else self.return_bps
 
     def is_in_force(self, now_ms: int) -> bool:
@@ -61,28 +61,28 @@ class Intervention:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What interventions make of a terminal's terms: a rate (bit/s), or None if it is away."""
+    """The effect of interventions on a terminal's terms: a rate (bit/s), or None if it is away."""
 
     rate_bps: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What interventions make of a link's plan at a time; another is a reason for a new plan."""
+    """The effect of interventions on a link's plan at a time; a change requires a new plan."""
 
     effects: Mapping[int, Effect]
-    # Since when nothing new is lent for; None: lending goes on.
+    # Since when no new blockage is lent for; None: there is no freeze.
     frozen_ms: int | None
 
 
 class Interventions:
-    """Those of a beam and its terminals that have not ended."""
+    """The interventions on a beam and its terminals that have not ended."""
 
     def __init__(self, of_beam: Iterable[Intervention] = ()) -> None:
         self._all = tuple(of_beam)
 
     def in_force(self, link: Link, now_ms: int) -> InForce:
-        """Return what they make of a link's plan now."""
+        """Return their present effect on a link's plan."""
         effects: dict[int, Effect] = {}
         frozen_ms: int | None = None
         for one in self._all:
@@ -99,7 +99,7 @@ class Interventions:
         return InForce(effects, frozen_ms)
 
     def capacity(self, link: Link, steps: tuple[CapacityStep, ...]) -> tuple[CapacityStep, ...]:
-        """Return a beam's capacity over time with what its maintenance windows leave of it."""
+        """Return the capacity over time that a beam's maintenance windows leave."""
         windows = [
             (one.from_ms, one.until_ms, rate_bps)
             for one in self._all
@@ -129,12 +129,12 @@ class Interventions:
 
 
 def applied(terminal: Terminal, effect: Effect | None) -> Terminal:
-    """Return a terminal as it is planned for with what operators have set.
+    """Return a terminal for planning, with the interventions of operators.
 
-    One that is away wants nothing, and keeps its guaranteed rate for the case that it is heard all
-    the same. A rate is a ceiling and a floor, never a guarantee: that would outlast it where the
-    control service is away. As a guaranteed rate does by symbols, it takes no more capacity in a
-    fade than without: what it has then is less than its ceiling, and all that it wants.
+    A terminal that is away wants nothing, but keeps its guaranteed rate in case it is heard after
+    all. A set rate is a ceiling and a floor but no guarantee, which would outlast the intervention
+    if the control service were away. Like a guaranteed rate by symbols, it takes no more capacity
+    in a fade than without one: its floor and its demand are then below its ceiling.
     """
     if effect is None:
         return terminal

@@ -1,4 +1,4 @@
-"""What a beam's controller knows of its terminals: where they go, what they can use."""
+"""What a beam's controller knows of its terminals: their blockages ahead and their demands."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from underpass_control.storage.positions import Position
 from underpass_control.takeover import fix_of, recall
 from underpass_control.taking_turns import Turns
 
-# What is ahead of terminals without news is looked at again after this time.
+# The blockages ahead of terminals without news are checked again after this time.
 _LOOK_AGAIN_MS = 500
 
 
 class Knowledge:
-    """Takes in reports, and tells a planner the blockages and demands that follow from them."""
+    """Takes in reports, and gives a planner the blockages and demands that follow from them."""
 
     def __init__(self, beam: str) -> None:
         self._beam = beam
@@ -36,7 +36,7 @@ class Knowledge:
         self._demands = Demands()
         self._grants = Grants()
         self.predictions = Predictions()
-        # By terminal, positions that have not been predicted with.
+        # By terminal, positions not yet used for predictions.
         self._waiting: dict[int, list[Position]] = {}
         # Terminals with new reports, and terminals with a blockage ahead.
         self._changed: set[int] = set()
@@ -49,7 +49,7 @@ class Knowledge:
         return self._nodes
 
     def set_nodes(self, nodes: frozenset[int]) -> frozenset[int]:
-        """Take the beam's terminals; return the new ones, to be recalled."""
+        """Take the beam's terminals; return the new ones, whose reports have to be read."""
         gone, new = self._nodes - nodes, nodes - self._nodes
         for node in gone:
             self.predictions.forget(node)
@@ -65,7 +65,7 @@ class Knowledge:
         learned: Mapping[str, Learned],
         satellite: str | None = None,
     ) -> None:
-        """Take another map, of what counts for the beam's satellite, and what was learned."""
+        """Take another map, for the beam's satellite, and the learned places."""
         self.predictions.set_map(obstructions, learned, satellite)
         self._changed |= self._nodes
 
@@ -76,7 +76,7 @@ class Knowledge:
     async def recall(
         self, connection: AsyncConnection, now_ms: int, terminals: Collection[int] | None = None
     ) -> None:
-        """Read what was reported lately, by some terminals or, None, by all."""
+        """Read the recent reports of some terminals; None: of all."""
         await recall(connection, self._beam, self.predictions, self._demands, now_ms, terminals)
         for link in Link:
             if not self._grants.knows(link):
@@ -84,7 +84,7 @@ class Knowledge:
         self._changed |= self._nodes if terminals is None else self._nodes.intersection(terminals)
 
     async def read_routes(self, connection: AsyncConnection, terminals: Collection[int]) -> None:
-        """Read the routes of terminals that have another one, or none any more."""
+        """Read the routes of terminals whose route has changed or is gone."""
         mine = self._nodes.intersection(terminals)
         lines = await routes.of_terminals(connection, mine)
         for terminal in mine:
@@ -92,7 +92,7 @@ class Knowledge:
         self._changed |= mine
 
     async def _recall_plan(self, connection: AsyncConnection, link: Link, now_ms: int) -> None:
-        """Go on from the efficiencies of the plan that another process has made last."""
+        """Continue from the efficiencies of the last plan, made by another process."""
         last = await stored.current_plan(connection, self._beam, link)
         if last is None or last.end_ms <= now_ms:
             return
@@ -140,27 +140,27 @@ class Knowledge:
             self._changed.add(terminal)
 
     async def feed(self, apart_ms: int = 0) -> int:
-        """Predict with the positions that wait; return how many were passed over.
+        """Predict with the waiting positions; return how many were skipped.
 
-        That is, for each terminal, those that are less than `apart_ms` before the next one.
+        For each terminal, positions less than `apart_ms` before the next one are skipped.
         """
         waiting, self._waiting = self._waiting, {}
         turns = Turns()
         passed_over = 0
         for terminal, found in waiting.items():
-            # First: what cannot be predicted with stands for no fix beside it.
+            # First, leave out unusable positions, so that they replace no fix beside them.
             fixes = [fix for fix in map(fix_of, found) if fix is not None]
             kept = thinned(fixes, apart_ms) if apart_ms else fixes
             passed_over += len(fixes) - len(kept)
             for fix in kept:
                 if terminal in self._nodes:
                     self._note(terminal, self.predictions.feed(terminal, fix))
-                # A thousand terminals at once must not hold up everybody else.
+                # A thousand terminals at once must not delay other tasks.
                 await turns.pause()
         return passed_over
 
     async def tell_blockages(self, planner: BeamPlanner, now_ms: int) -> None:
-        """Tell the blockages of all terminals that have reported, or have one ahead for a while."""
+        """Give the planner the blockages of terminals with news, at times of all with one ahead."""
         changed, self._changed = self._changed, set()
         if not 0 <= now_ms - self._looked_ms < _LOOK_AGAIN_MS:
             self._looked_ms = now_ms
@@ -180,7 +180,7 @@ class Knowledge:
         return {node: blockages for node, blockages in found.items() if blockages}
 
     def tell_demands(self, planner: BeamPlanner, now_ms: int) -> None:
-        """Tell what all terminals can use."""
+        """Give the planner the demands of all terminals."""
         for link in Link:
             capacity_bps = planner.capacity_bps(link, now_ms)
             demands = self._demands.of_link(link, self._nodes, capacity_bps, now_ms)
@@ -188,7 +188,7 @@ class Knowledge:
 
 
 def thinned(found: Sequence[Fix], apart_ms: int) -> Sequence[Fix]:
-    """Return a terminal's newest fix, and of the others those that are so far apart."""
+    """Return a terminal's newest fix, and of the others those that are `apart_ms` apart."""
     kept: list[Fix] = []
     for one in sorted(found, key=lambda one: one.time_ms, reverse=True):
         if not kept or kept[-1].time_ms - one.time_ms >= apart_ms:

@@ -1,8 +1,8 @@
-"""Leases: each beam is planned by one process, and by another within seconds of its death.
+"""Leases: one process plans each beam; if it dies, another does within seconds.
 
 The database's clock alone decides until when a lease is held. Each holder has a fence, higher than
-those before it; whatever a holder writes is written in a transaction that checks it, so one that
-wakes up late writes nothing.
+all before it. All its writes are in transactions that check the fence, so a holder that wakes up
+late writes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from underpass_control.storage.models import Beam, Lease
 LASTS_MS = 3_000
 RENEW_EVERY_S = 1.0
 RETRY_S = 0.5
-# A holder that stops within a transaction would keep its rows locked; PostgreSQL ends it.
+# A holder that stops within a transaction would keep rows locked; PostgreSQL ends it after this.
 _IDLE_MS = 2_000
 _UNIX_EPOCH_DAYS = 2_440_587.5
 _MS_PER_DAY = 86_400_000
@@ -33,7 +33,7 @@ class FencedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Held:
-    """Who holds a beam's lease."""
+    """The holder of a beam's lease."""
 
     beam: str
     holder: str
@@ -43,9 +43,9 @@ class Held:
 
 
 async def renew(connection: AsyncConnection, publish: Publish, holder: str) -> dict[str, int]:
-    """Renew all leases of a holder, and take those that nobody holds; return fences by beam.
+    """Renew all leases of a holder, and take those that are free; return fences by beam.
 
-    A lease that has run out and that nobody has taken since goes on with its fence.
+    An expired lease that no other process has taken continues with its fence.
     """
     await _bound(connection)
     now = _now_ms(connection)
@@ -84,17 +84,14 @@ async def renew(connection: AsyncConnection, publish: Publish, holder: str) -> d
 
 
 async def any_free(connection: AsyncConnection) -> bool:
-    """Tell whether there is a beam that nobody plans."""
+    """Tell whether there is a beam that no process plans."""
     held = select(Lease.beam_id).where(Lease.beam_id == Beam.id, _lasts(_now_ms(connection)))
     found = await connection.execute(select(Beam.id).where(~held.exists()).limit(1))
     return found.scalar_one_or_none() is not None
 
 
 async def release(connection: AsyncConnection, holder: str) -> list[str]:
-    """Give up all leases of a holder: the next one need not wait for their end.
-
-    Return the beams.
-    """
+    """Give up all leases of a holder, so that the next one need not wait; return the beams."""
     given_up = update(Lease).where(Lease.holder == holder).values(until_ms=0)
     return sorted(await connection.scalars(given_up.returning(Lease.beam_id)))
 
@@ -106,10 +103,10 @@ async def now_ms(connection: AsyncConnection) -> int:
 
 
 async def check(connection: AsyncConnection, beam: str, holder: str, fence: int) -> None:
-    """Make sure that a lease is held until the transaction is over.
+    """Make sure that a lease is held until the end of the transaction.
 
     Raises:
-        FencedError: It is not, or by another.
+        FencedError: It is not held, or by another holder.
     """
     await _bound(connection)
     held = (
@@ -123,15 +120,15 @@ async def check(connection: AsyncConnection, beam: str, holder: str, fence: int)
         # An update, not a query: it locks the file.
         query = update(Lease).where(*held).values(fence=Lease.fence).returning(Lease.fence)
     else:
-        # FOR KEY SHARE: nobody can take the lease until the transaction ends (FOR UPDATE), but it
-        # can be renewed, however long that takes.
+        # FOR KEY SHARE: until the transaction ends, no other holder can take the lease (FOR
+        # UPDATE), but it can be renewed.
         query = select(Lease.fence).where(*held).with_for_update(read=True, key_share=True)
     if (await connection.execute(query)).scalar_one_or_none() is None:
         raise FencedError(f"the lease of beam {beam} is no longer held with the fence {fence}")
 
 
 async def holder_of(connection: AsyncConnection, beam: str) -> Held | None:
-    """Return who plans a beam now; None if nobody does."""
+    """Return the present holder of a beam's lease; None if there is none."""
     left = (Lease.until_ms - _now_ms(connection)).label("left_ms")
     query = select(Lease.holder, Lease.fence, left).where(Lease.beam_id == beam)
     row = (await connection.execute(query)).one_or_none()
@@ -141,15 +138,15 @@ async def holder_of(connection: AsyncConnection, beam: str) -> Held | None:
 
 
 def _longest_ms() -> int:
-    """Return what no lease lasts longer than: twice its length, since clocks are set a little."""
+    """Return the longest time a lease can have left: twice its length, for small clock steps."""
     return 2 * LASTS_MS
 
 
 def _lasts(now: ColumnElement[int]) -> ColumnElement[bool]:
     """Return the condition that a lease is held.
 
-    One that ends later than any was given before the clock was set back. Its holder, had it lived,
-    would have renewed it since; should it just be about to, it notices by the fence.
+    A lease that ends later than is possible was given before the clock was set back, and does not
+    count. A living holder would have renewed it since; if it is just about to, the fence tells it.
     """
     return (Lease.until_ms > now) & (Lease.until_ms <= now + _longest_ms())
 

@@ -1,4 +1,4 @@
-"""The obstructions as maps: all of them, and those that each satellite's terminals meet."""
+"""The obstructions as maps: all of them, and those that count for each satellite."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from dama.prediction.learning import Learned
 
 
 class Maps(NamedTuple):
-    """What is known of obstructions.
+    """All obstructions (`every`), the learned ones by id, and the maps of satellites.
 
-    `every` has all of them, `learned` those that were learned, by id. `of_satellites` has by
-    satellite, of all that beams use, what counts for it.
+    `of_satellites` has a map for each satellite that beams use, with what counts for it.
     """
 
     every: ObstructionMap
@@ -21,23 +20,23 @@ class Maps(NamedTuple):
     of_satellites: Mapping[str, ObstructionMap]
 
     def of(self, satellite: str | None) -> ObstructionMap:
-        """Return the map to predict with for a beam; None: nobody has said its satellite."""
+        """Return the map for a beam's predictions; None: its satellite is unknown."""
         if satellite is None:
             return self.every
-        # A beam that has been given another satellite since has to wait until the map is read.
+        # For a satellite given to a beam since then, there is no map until it is read again.
         return self.of_satellites.get(satellite, self.every)
 
 
 def of_satellites(every: ObstructionMap, satellites: Iterable[str]) -> Mapping[str, ObstructionMap]:
-    """Return for each satellite what counts for it; `every` itself where that is all of it.
+    """Return the map of each satellite; `every` itself if all of it counts.
 
-    A map of a country takes seconds.
+    The map of a country takes seconds.
     """
     found: dict[str, ObstructionMap] = {}
     made: dict[frozenset[str], ObstructionMap] = {frozenset(): every}
     for satellite in satellites:
         counts = [one for one in every.obstructions.values() if one.counts_for(satellite)]
-        # Satellites that no shadow is known of have the same map.
+        # Satellites without known shadows share one map.
         left_out = every.obstructions.keys() - {one.id for one in counts}
         same = frozenset(left_out)
         if same not in made:

@@ -1,4 +1,4 @@
-"""The newest plans, ready to be sent; each is prepared once for all gateways that follow it."""
+"""The newest plans, ready to send; each is prepared once for all gateways that follow it."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class _Newest:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A plan as one gateway is sent it."""
+    """A plan in the form that one gateway is sent."""
 
     version: int
     document: bytes
 
     @property
     def is_refused(self) -> bool:
-        """Whether it is too large for a gateway, whose stream it would end each time."""
+        """Whether it is too large for a gateway, which would end the stream each time."""
         return len(self.document) > MOST_DOCUMENT_BYTES
 
 
 class NewestPlans:
-    """Reads each new plan once, prepares it once, and signals that it is there."""
+    """Reads and prepares each new plan once, and signals its arrival."""
 
     def __init__(self, database: Database, metrics: Metrics) -> None:
         self._database = database
@@ -65,12 +65,12 @@ class NewestPlans:
         self._gateways: dict[str, Mapping[int, int | None]] = {}
         # By gateway, the beams of its terminals.
         self._beams: dict[int, frozenset[str]] = {}
-        # Rises with each change of these two; what was being read during a change is not stored.
+        # Rises with each change of these two; a reading made during a change is not cached.
         self._changed = 0
         self._documents: OrderedDict[tuple[Key, int], Outgoing] = OrderedDict()
         self._news = asyncio.Event()
         self._terms = SeenTerms()
-        # How often settings of terminals may have come for a gateway.
+        # Counts the changes that may concern settings for a gateway.
         self.settings_changed = 0
 
     def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ class NewestPlans:
         def made(version: int, wire: WirePlan) -> None:
             newest.version, newest.wire = version, wire
 
-        # A stream that hears of the plan before the caller has passed it on waits here.
+        # A stream that learns of the plan before the caller has passed it on waits here.
         async with newest.coming:
             yield made
 

@@ -1,8 +1,8 @@
 """Keeps this process's leases, in a thread of its own.
 
-Whatever holds up the event loop (a large plan, a map that is read, a database that is slow to
-others), leases are renewed in time. A loop that has not moved for long does no work either: then
-they are not, and another process takes the beams.
+So leases are renewed in time even if something blocks the event loop: a large plan, the reading of
+a map, a slow database. If the loop has not run for long, it does no work either. Then leases are
+not renewed, and another process takes the beams.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
-# An event loop that has not run for this long is taken for dead.
+# An event loop that has not run for this long counts as dead.
 _DEAD_AFTER_S = 20.0
 # A renewal that takes longer than this is given up: the lease has run out by then.
 _WITHIN_S = lease.LASTS_MS / 1000
@@ -34,9 +34,9 @@ class Held:
     """The leases that are held, with their fences, and until when that is certain."""
 
     fences: Mapping[str, int]
-    # By this process's monotonic clock; a renewal is counted from when it was asked for.
+    # By this process's monotonic clock, counted from the request for the renewal.
     until_s: float
-    # The database was away when they were to be renewed.
+    # The database was away when a renewal was due.
     away: bool = False
 
 
@@ -50,7 +50,7 @@ class Renewal:
         holder: str,
         renewed: Callable[[Mapping[str, int]], None],
     ) -> None:
-        """Also take the function that is called, in the event loop, with the leases held."""
+        """Also take a function to call in the event loop with the leases held."""
         self._main = database
         self._main_changes = changes
         self._holder = holder
@@ -59,7 +59,7 @@ class Renewal:
         self._moved_s = time.monotonic()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Of the thread's own loop.
+        # The thread's own event loop.
         self._own_loop: asyncio.AbstractEventLoop | None = None
         self._look: asyncio.Event | None = None
         self._ending = False
@@ -72,9 +72,9 @@ class Renewal:
 
     @property
     def followed(self) -> Mapping[str, int]:
-        """The fences of the leases whose plans are to be followed.
+        """The fences of the leases whose plans are passed on.
 
-        While the database is away, those that were held last: nobody can take them.
+        While the database is away, these are the last ones held: no other process can take them.
         """
         held = self._held
         return held.fences if held.away else self.held
@@ -89,7 +89,7 @@ class Renewal:
         self._thread.start()
 
     def move(self) -> None:
-        """Note that the event loop runs; to be called often."""
+        """Note that the event loop runs; call this often."""
         self._moved_s = time.monotonic()
 
     def look(self) -> None:
@@ -101,7 +101,7 @@ class Renewal:
                 own_loop.call_soon_threadsafe(look.set)
 
     async def close(self) -> None:
-        """Give the leases up: another process need not wait for their end."""
+        """Give up the leases, so that another process need not wait for their end."""
         if self._thread is None:
             return
         self._ending = True
@@ -111,7 +111,7 @@ class Renewal:
     async def _keep(self) -> None:
         self._own_loop = asyncio.get_running_loop()
         self._look = asyncio.Event()
-        # Connections of its own: whatever else waits for one, a lease is renewed in time.
+        # It has its own connections, so that leases are renewed even if all others are busy.
         database = Database(self._main.url, pool_size=1)
         assert self._loop is not None
         changes = self._main_changes.over(database, self._loop)
@@ -142,11 +142,11 @@ class Renewal:
                             await self._renew(changes)
                             renewed_s = now_s
                 except (DatabaseLostError, TimeoutError) as error:
-                    # What is planned goes on being followed; leases end by themselves.
+                    # Plans continue to be passed on; leases end by themselves.
                     self._held = replace(self._held, away=True)
                     _LOG.warning("leases are not renewed", error=str(error) or "no answer in time")
                 except Exception:
-                    # Nobody looks at this thread: whatever it is, the next renewal must come.
+                    # No caller waits for this thread: after any error it has to go on.
                     _LOG.exception("leases are not renewed")
             with suppress(TimeoutError):
                 async with asyncio.timeout(lease.RETRY_S):
@@ -162,7 +162,7 @@ class Renewal:
         self._held = Held(fences, asked_s + lease.LASTS_MS / 1000)
         assert self._loop is not None
         with suppress(RuntimeError):
-            # It may just have ended.
+            # The loop may just have ended.
             self._loop.call_soon_threadsafe(self._renewed, fences)
 
     async def _release(self, changes: Changes) -> None:
@@ -172,7 +172,7 @@ class Renewal:
 
 
 def _bounded(database: Database) -> asyncio.Timeout:
-    # SQLite's own limit is left to end what waits for another's lock.
+    # On SQLite, its own limit ends a wait for another's lock.
     return asyncio.timeout(None if database.is_sqlite else _WITHIN_S)
 
 

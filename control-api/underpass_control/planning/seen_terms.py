@@ -1,7 +1,8 @@
-"""Which changes of terminals concern what is planned, and where plans are sent.
+"""Which changes of terminals concern plans and the gateways to which they are sent.
 
-Whoever may tag vehicles changes them as often as he likes. With each request, all terminals of a
-beam would be read again, and for each gateway that follows its plans, all that it is to be sent.
+A caller that may tag vehicles can change them as often as it likes. Without this check, each such
+request would make the service read all terminals of the beam again, and all data for each of its
+gateways.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Of a terminal's state, as events show it: the rest is for people.
+# The members of a terminal's state in events that concern plans; the rest is for people.
 _COUNTS = (
     *("beam", "weight", "gateway", "heard_by", "opensand_id"),
     *("forward_minimum_bps", "forward_maximum_bps", "return_minimum_bps", "return_maximum_bps"),
@@ -17,15 +18,15 @@ _COUNTS = (
 
 
 class SeenTerms:
-    """What changes have last told of each terminal that has changed."""
+    """The last known terms of each terminal that has changed."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[object, ...]] = {}
 
     def differ(self, data: Mapping[str, Any]) -> bool:
-        """Take in a change of a terminal; tell whether it concerns anything but people and routes.
+        """Take in a change of a terminal; tell whether it may concern plans.
 
-        The first one of a terminal may.
+        The first change of a terminal counts as such.
         """
         node, action = data["terminal"], data["action"]
         if action == "route":
@@ -38,5 +39,5 @@ class SeenTerms:
         return known != terms
 
     def forget(self) -> None:
-        """Take in that changes may have been missed."""
+        """Note that changes may have been missed."""
         self._seen.clear()

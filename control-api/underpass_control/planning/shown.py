@@ -1,4 +1,4 @@
-"""A plan as the API shows it: the document that gateways are sent, with times for people."""
+"""A plan as the API shows it: the document for gateways, with readable times."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ _SLIGHT = 1e-9
 
 
 class Spare:
-    """The spare capacity of a plan, which those that are not blocked may share by weight.
+    """The spare capacity of a plan, which terminals that are not blocked may share by weight.
 
     Attributes:
         bps: bit/s of capacity, per column.
-        begins: in which columns the part of a weight changes. Of a coarse plan these are few:
-            what blockages of others change of a part is left.
+        begins: the columns in which the part per weight changes. In a coarse plan these are few:
+            small changes by others' blockages are left unused.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -28,12 +28,12 @@ class Spare:
         given, weights = _given(plan), _weights(plan)
         capacity = np.array(plan.capacity_bps, dtype=np.float64)
         self.bps: Rates = np.maximum(capacity - given * float(MS_PER_S) / durations, 0.0)
-        # Rounding leaves a bit or two of each terminal and interval.
+        # Rounding leaves a bit or two per terminal and interval.
         count = sum(len(group.members) for group in plan.groups)
         self.bps[self.bps * durations < ROUNDING_BITS * MS_PER_S * count] = 0
         self._of_one = self.bps / np.where(weights > 0, weights, 1.0)
         if plan.tolerance and count and weights.any():
-            # It is as coarse as a share of the whole capacity, in bit/s of one terminal.
+            # Make it as coarse as a terminal's share of the whole capacity.
             usual = float(weights.max()) / count
             most = float(capacity.max()) / count
             parts = (self._of_one * usual + most)[np.newaxis]
@@ -54,20 +54,20 @@ class Spare:
 
 
 def _given(plan: Plan) -> Integers:
-    """Return what is given to all, per column."""
+    """Return the bits given to all terminals, per column."""
     given = np.zeros(len(plan.capacity_bps), dtype=np.int64)
     outside = [len(group.members) for group in plan.groups]
     for part in plan.parts:
         given += part.bits
         outside[part.group] -= part.last - part.first
     for group, count in zip(plan.groups, outside, strict=True):
-        # Whoever is in no part has its fair share.
+        # A terminal in no part has its fair share.
         given += group.fair_bits // max(1, len(group.members)) * count
     return given
 
 
 def _weights(plan: Plan) -> Rates:
-    """Return the weight of all that are not blocked, per column."""
+    """Return the weight of all terminals that are not blocked, per column."""
     weights = np.zeros(len(plan.capacity_bps))
     for group in plan.groups:
         weights += sum(float(member.capacity_weight) for member in group.members)
@@ -76,5 +76,5 @@ def _weights(plan: Plan) -> Rates:
             members = plan.groups[part.group].members[part.first : part.last]
             weight = sum(float(member.capacity_weight) for member in members)
             weights -= np.where(part.blocked, weight, 0.0)
-    # What is left of rounding is nobody's.
+    # A remainder from rounding counts as 0.
     return np.where(weights > weights.max() * _SLIGHT, weights, 0.0)

@@ -1,4 +1,4 @@
-"""Plans as they are stored: written by the holder of the lease, read by everybody."""
+"""Stored plans: written by the holder of the lease, read by all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StoredPlan:
         return await asyncio.to_thread(lambda: self.made)
 
     def amounts(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
-        """Return what each terminal is given in a period, and its fair share (`Plan.amounts`)."""
+        """Return each terminal's bits and its fair share in a period (`Plan.amounts`)."""
         return self.made.amounts(from_ms, to_ms)
 
 
@@ -84,8 +84,8 @@ async def store(
     stored = StoredPlan(
         beam=made.beam,
         link=made.link,
-        # Nodes ignore lower versions than they know: a database that is new, or restored, has to
-        # go on above what was there.
+        # Nodes ignore versions lower than the one they know, so a new or restored database has to
+        # continue above the former ones.
         version=max(last + 1, made.issued_ms // 1000),
         issued_ms=made.issued_ms,
         start_ms=made.start_ms,
@@ -125,7 +125,7 @@ async def store(
 
 
 async def current_plan(connection: AsyncConnection, beam: str, link: Link) -> StoredPlan | None:
-    """Return the newest plan, whether it holds already or no longer."""
+    """Return the newest plan, whether or not it is in force now."""
     return await _one(connection, _of(beam, link).order_by(Table.version.desc()).limit(1))
 
 
@@ -139,7 +139,7 @@ async def plan_of_version(
 async def plan_at(
     connection: AsyncConnection, beam: str, link: Link, time_ms: int
 ) -> StoredPlan | None:
-    """Return the plan that holds at a time; None if there was none, or a stale one."""
+    """Return the plan in force at a time; None if there was none, or only a stale one."""
     found = await plans_in_force(connection, beam, link, time_ms, time_ms + 1)
     return found[0].plan if found else None
 
@@ -147,9 +147,9 @@ async def plan_at(
 async def plans_in_force(
     connection: AsyncConnection, beam: str, link: Link, from_ms: int, to_ms: int
 ) -> list[InForce]:
-    """Return the plans that hold in a period, each within its time, in order of time.
+    """Return the plans in force in a period, each within its time, in order of time.
 
-    A plan holds from its start until its end or the start of a later version.
+    A plan is in force from its start until its end or the start of a later version.
     """
     before = aliased(Table)
     first = (
@@ -197,7 +197,7 @@ async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> i
 async def prune_acknowledgements(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
     """Delete at most `limit` acknowledgements of the plans that `prune` deletes; return how many.
 
-    A plan has as many as nodes: with the plans, they would be deleted in one transaction.
+    A plan has one for each node; together with the plans, they would make too large a transaction.
     """
     key = (Acknowledgement.beam_id, Acknowledgement.link, Acknowledgement.version)
     some = select(*key, Acknowledgement.node).where(tuple_(*key).in_(_old(before_ms))).limit(limit)

@@ -24,12 +24,12 @@ class BeamTerms:
     one_way_delay_ms: int
     # The first step has long begun.
     set_capacity: Mapping[Link, tuple[CapacityStep, ...]]
-    # What maintenance windows leave of it.
+    # The capacity that maintenance windows leave.
     capacity: Mapping[Link, tuple[CapacityStep, ...]]
     terminals: Mapping[Link, Mapping[int, Terms]]
-    # Those of the beam and its terminals that have not ended.
+    # The interventions on the beam and its terminals that have not ended.
     interventions: Interventions = field(default_factory=Interventions)
-    # The satellite that its terminals use, by name; None where nobody has said it.
+    # The satellite that its terminals use, by name; None if unknown.
     satellite: str | None = None
 
 

@@ -21,10 +21,10 @@ from underpass_control.storage.models import Terminal as TerminalTable
 
 @dataclass(frozen=True)
 class Basis:
-    """What is known now of one link of a beam."""
+    """The present state of one link of a beam."""
 
     terms: BeamTerms
-    # By which demands, efficiencies and balances go, if there is one.
+    # The plan that gives demands, efficiencies and balances, if there is one.
     present: Plan | None
     blockages: tuple[Blockage, ...]
 
@@ -59,11 +59,11 @@ async def basis_of(
 
 @dataclass(frozen=True)
 class Instead:
-    """What is different; None: as it is."""
+    """The differences from the present state; None: unchanged."""
 
     end_ms: int | None
     capacity: tuple[CapacityStep, ...] | None
-    # By node, what of a terminal is different, by the names of `dama.planner.Terminal`.
+    # By node, the changed values of a terminal, by the names of `dama.planner.Terminal`.
     terminals: Mapping[int, Mapping[str, object]]
     blockages: tuple[Blockage, ...] | None
     signalling_delay_ms: int | None

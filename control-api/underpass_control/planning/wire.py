@@ -1,8 +1,8 @@
-"""The plan as gateways are sent it: `docs/control-protocol.md`, *Plans*.
+"""The plan in the form for gateways: `docs/control-protocol.md`, *Plans*.
 
-Terminals whose lines are equal, to a bit of each interval, share one: the least of them, so that
-rates never sum to more than the capacity. Of a coarse plan, lines are made of the steps of its
-parts instead of all columns.
+Terminals whose lines are equal, to a bit in each interval, share the least of them, so that rates
+never sum to more than the capacity. The lines of a coarse plan have the steps of its parts instead
+of all columns.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from underpass_control.planning.spare import Spare
 
 _STATES = ("fair", "borrowing", "lending", "repaying", "repaid", "blocked")
 _FAIR, _BORROWING, _LENDING, _REPAYING, _REPAID, _BLOCKED = range(len(_STATES))
-# The most that the protocol can say. By an efficiency far above 1, a large beam may give more.
+# The highest rate in the protocol. With an efficiency far above 1, a large beam may give more.
 _MOST_BPS = 10**12
 Rates = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Shared:
-    """Terminals with one line: bits and fair bits per step, of each."""
+    """Terminals with the same line: bits and fair bits per step, for each of them."""
 
     terminals: tuple[Terminal, ...]
     # The columns in which the steps begin.
@@ -46,7 +46,7 @@ class _Shared:
 
 @dataclass(frozen=True)
 class WireLine:
-    """Terminals with one line, as it is sent."""
+    """Terminals with the same line, as it is sent."""
 
     terminals: tuple[int, ...]
     # Bits per unit of the beam's capacity.
@@ -60,7 +60,7 @@ class WireLine:
 
 
 class WirePlan:
-    """A plan worked out for all gateways; this takes some ms for a large beam."""
+    """A plan rendered for all gateways; this takes some ms for a large beam."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -77,7 +77,7 @@ class WirePlan:
         """Return the document with the lines of some terminals.
 
         Args:
-            version: that the plan has been given.
+            version: of the plan.
             terminals: those of the gateway.
             alone: whether no other gateway sends on the link.
         """
@@ -110,7 +110,7 @@ class WirePlan:
         return f'{text[:-1]},"lines":[{",".join(lines)}]}}'
 
     def granted(self, terminal: int, at_ms: int) -> Grant | None:
-        """Return what the plan gives a terminal at a time; None where it says nothing."""
+        """Return the plan's grant to a terminal at a time; None if it has none."""
         line = self._line_of.get(terminal)
         if line is None or not self._plan.start_ms <= at_ms < self._plan.end_ms:
             return None
@@ -137,7 +137,7 @@ class WirePlan:
         per_s = shared.given * float(MS_PER_S) / durations
         if self._spread is not None:
             per_s += self._spread.part_of(first, shared.begins, per_s, shared.blocked)
-        # Every such rate fits a double; the addend makes up for rounding below a whole number.
+        # Every such rate fits a double; the addend compensates rounding below a whole number.
         rates = np.floor(np.minimum(per_s * efficiency + 1e-6, _MOST_BPS)).astype(np.int64)
         rates[shared.blocked] = 0
         states = _states(shared, first.owed_bits)
@@ -157,7 +157,7 @@ class WirePlan:
     def _capacity(
         self, terminals: Collection[int], rates: Integers, *, alone: bool
     ) -> list[dict[str, int]]:
-        """Return what the gateway may send in all: all, unless others send or MODCODs differ."""
+        """Return the gateway's total rate: the beam's, unless others send or MODCODs differ."""
         plan = self._plan
         members = [terminal for group in plan.groups for terminal in group.members]
         if not alone or any(terminal.efficiency != 1 for terminal in members):
@@ -185,10 +185,11 @@ def _steps(times_ms: Sequence[int], rates_bps: Sequence[int]) -> list[dict[str, 
 
 
 def guaranteed_rates(plan: Plan) -> dict[int, int]:
-    """Return what each terminal may send without contact: bit/s, whole.
+    """Return the rate at which each terminal may send without contact, in whole bit/s.
 
-    Its minimum where it has one, else its part by weight of what the minimums leave; all of it
-    within the capacity at the plan's end. Minimums beyond the capacity shrink in proportion.
+    It is the terminal's minimum, or without one its part by weight of the capacity that the
+    minimums leave. The capacity is the one at the plan's end; minimums beyond it shrink in
+    proportion.
     """
     terminals = [terminal for group in plan.groups for terminal in group.members]
     capacity = Fraction(plan.capacity_bps[-1])
@@ -224,11 +225,11 @@ def _by_terms(terminals: list[Terminal]) -> list[tuple[Terminal, list[Terminal]]
 
 
 def _shared(plan: Plan, apart: Flags | None) -> Iterator[_Shared]:
-    """Yield the terminals that have equal lines, with these.
+    """Yield terminals with equal lines, and these lines.
 
     Args:
-        plan: whose terminals.
-        apart: in which columns all lines begin another step; None: in none.
+        plan: the plan.
+        apart: the columns in which all lines begin a new step; None: none.
     """
     whole = np.arange(len(plan.capacity_bps))
     parts: dict[int, list[tuple[Part, Integers, Integers]]] = {}
@@ -253,7 +254,7 @@ def _shared(plan: Plan, apart: Flags | None) -> Iterator[_Shared]:
 
 
 def _equals(part: Part, bits: Integers) -> Iterator[tuple[Integers, int, int]]:
-    """Yield the runs of equally entitled members of a part, with what each of them is given.
+    """Yield the runs of equally entitled members of a part, with the bits of each member.
 
     Args:
         part: the part.
@@ -278,7 +279,7 @@ def _alike(members: Iterable[Terminal]) -> Iterator[tuple[Terminal, ...]]:
 
 
 def lines_of(plan: Plan) -> list[int]:
-    """Return of each part in how many lines its terminals are told."""
+    """Return for each part how many lines its terminals have."""
     counts = []
     for part in plan.parts:
         members = plan.groups[part.group].members[part.first : part.last]
@@ -287,7 +288,7 @@ def lines_of(plan: Plan) -> list[int]:
 
 
 def _key(terminal: Terminal) -> tuple[object, ...]:
-    """Return what decides, besides amounts, how a line looks on the wire."""
+    """Return the values, beside the amounts, that determine a line on the wire."""
     maximum = -1 if terminal.maximum_bps is None else terminal.maximum_bps
     return terminal.efficiency, terminal.weight, maximum, terminal.owed_bits, terminal.fair_share
 
@@ -307,7 +308,7 @@ def _states(shared: _Shared, owed_bits: int) -> Integers:
 def _joined(
     times_ms: Sequence[int], rates: Integers, states: Integers, tolerated: Rates
 ) -> tuple[Integers, list[str]]:
-    """Join neighbours that differ by rounding only, at the least rate of them; write them out."""
+    """Join neighbours that differ only by rounding, at their least rate, and render them."""
     apart = (np.diff(states) != 0) | (np.abs(np.diff(rates)) > tolerated[1:] + tolerated[:-1])
     begins = np.concatenate(([0], np.flatnonzero(apart) + 1))
     least = np.minimum.reduceat(rates, begins)

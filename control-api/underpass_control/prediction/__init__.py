@@ -1,4 +1,4 @@
-"""The blockages ahead of a beam's terminals, and what is learned of those that came."""
+"""The blockages ahead of a beam's terminals, and the lessons learned from those that came."""
 
 from underpass_control.prediction.lessons import Lesson
 from underpass_control.prediction.predictions import Predictions

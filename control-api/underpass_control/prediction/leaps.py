@@ -7,41 +7,41 @@ from dataclasses import dataclass
 from dama.prediction import Fix
 from dama.prediction.predictor import leaps
 
-# A receiver leaps now and then. So many leaps within so long are those of two vehicles that report
-# under one number; they are told again after so long.
+# A receiver leaps now and then. This many leaps within this time show two vehicles that report
+# under one number; the warning is repeated after `_AGAIN_MS`.
 _MANY = 10
 _WITHIN_MS = 300_000
 _AGAIN_MS = 3_600_000
-# Of two vehicles with different clocks one is always late, by what the clocks differ. What has
-# waited in a blockage is late by less and less while it comes: it does not stay within so much.
+# Of two vehicles with different clocks one is always late, by the difference of the clocks. After a
+# blockage, reports are late by less and less: their lateness does not stay within `_STEADY_MS`.
 _LATE_MS = 10_000
 _STEADY_MS = 60_000
 
 
 @dataclass(slots=True)
 class Leaps:
-    """Leaps and late ones among a terminal's positions; times are those of the positions, in ms."""
+    """Counts leaps and late reports among a terminal's positions; times are theirs, in ms."""
 
     count: int = 0
     since_ms: int = 0
     told_ms: int | None = None
-    # By how much some are always late, since when and how often; and when the last one was.
+    # How late steadily late reports are, since when and how often; and when the last one came.
     late_ms: int = 0
     late_since_ms: int = 0
     late_count: int = 0
     late_last_ms: int = 0
 
     def leapt(self, time_ms: int) -> bool:
-        """Count a leap; tell whether somebody ought to know now."""
+        """Count a leap; tell whether to warn now."""
         if not 0 <= time_ms - self.since_ms < _WITHIN_MS:
             self.count, self.since_ms = 0, time_ms
         self.count += 1
         return self.count >= _MANY and self._is_news(time_ms)
 
     def came_late(self, last: Fix, fix: Fix) -> bool:
-        """Count a position that came after a later one; tell whether somebody ought to know now.
+        """Count a position that came after a later one; tell whether to warn now.
 
-        Of many at once, as they come after a blockage, one counts.
+        Of many at once, as after a blockage, one counts.
         """
         now_ms, before_ms = last.time_ms, self.late_last_ms
         if now_ms == before_ms:
@@ -50,7 +50,7 @@ class Leaps:
         if leaps(fix, last):
             return self.leapt(now_ms)
         late_ms = now_ms - fix.time_ms
-        # During a blockage none comes: those of two blockages are further apart than they are late.
+        # None comes during a blockage: late ones of two blockages are further apart than late.
         steady = now_ms - before_ms < late_ms and abs(late_ms - self.late_ms) <= _STEADY_MS
         if late_ms < _LATE_MS or not steady:
             self.late_ms, self.late_since_ms, self.late_count = late_ms, now_ms, 0

@@ -1,4 +1,4 @@
-"""What a beam's terminals teach of obstructions that no map has."""
+"""Learns obstructions that no map has, from a beam's terminals."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from underpass_control.prediction.observed import ObservedBlockage
 
 # The most losses of a terminal that are remembered, judged or not.
 _MOST_LOSSES = 8
-# A passage is judged so long after its end, when reports of a loss on it have arrived. A loss is
-# learned from earlier, while the track still reaches back to it, but after other terminals have
-# had time to report losses at the same moment.
+# A passage is judged this long after its end, when reports of a loss on it have arrived. A loss is
+# used earlier, while the track still reaches back to it, but after other terminals have had time to
+# report losses at the same moment.
 _JUDGED_AFTER_MS = 30_000
 _LEARNED_AFTER_MS = 10_000
-# A loss so near to a passage belongs to it.
+# A loss this near to a passage belongs to it.
 _NEAR_MS = 10_000
-# A loss that so many terminals, and so large a part of the beam's, have within so long is not of
-# the place where one of them is: a gateway has been restarted, or the beam was out.
+# If this many terminals, and this part of the beam's, lose their links within this time, the cause
+# is not one terminal's place: a gateway was restarted, or the beam was down.
 _SHARED_WITHIN_MS = 3_000
 _SHARED_BY = 3
 _SHARED_PART = 0.1
@@ -36,8 +36,8 @@ class Lesson:
     """A loss of link at a place, or a passage on which the link held.
 
     Attributes:
-        id: of the place; for a loss where none is known, that of the new one.
-        seen: what was observed of the loss; None: the link held.
+        id: of the place; for a loss at no known place, that of the new one.
+        seen: the observation of the loss; None: the link held.
         satellite: of the terminal, where it is known.
     """
 
@@ -46,7 +46,7 @@ class Lesson:
     satellite: str | None = None
 
     def applied(self, known: Iterable[Learned], mapped: ObstructionMap) -> tuple[Learned, ...]:
-        """Return what is known of places after it."""
+        """Return the known places after it."""
         if self.seen is None:
             return held(known, self.id)
         return learn(known, self.seen, mapped, new_id=self.id, satellite=self.satellite)
@@ -54,14 +54,14 @@ class Lesson:
 
 @dataclass(slots=True)
 class _Unjudged:
-    """What has been observed of a terminal and may still teach something."""
+    """The observations of a terminal that may still teach something."""
 
     waiting: list[ObservedBlockage] = field(default_factory=list)
-    # Past losses, by which passages are judged.
+    # Past losses, for judging passages.
     losses: list[ObservedBlockage] = field(default_factory=list)
-    # Learned places that it was expected to pass, each passage by itself, in their order.
+    # By learned place, the passages expected of it, in order.
     expected: dict[str, list[Blockage]] = field(default_factory=dict)
-    # When the last passage of a place that was judged was over.
+    # By place, the end of the last judged passage.
     judged_ms: dict[str, int] = field(default_factory=dict)
 
 
@@ -83,9 +83,9 @@ class Lessons:
         learned: Mapping[str, Learned],
         satellite: str | None = None,
     ) -> None:
-        """Take another map, what was learned anywhere, and the satellite that the terminals use.
+        """Take another map, all learned places, and the satellite that the terminals use.
 
-        What they meet counts at places of no satellite, and at those of their own.
+        Their losses and passages count at places of no satellite, and of their own.
         """
         self._map = obstructions
         self._satellite = satellite
@@ -94,11 +94,11 @@ class Lessons:
             self._apply(lesson)
 
     def forget(self, terminal: int) -> None:
-        """Forget what has been observed of a terminal."""
+        """Forget the observations of a terminal."""
         self._of.pop(terminal, None)
 
     def entered(self, terminal: int, entry_ms: int) -> None:
-        """Take in when a terminal's link was lost, as soon as that is told."""
+        """Take in when a terminal's link was lost, as soon as that is reported."""
         insort(self._entries, (entry_ms, terminal))
         if len(self._entries) > _MOST_ENTRIES:
             del self._entries[: _MOST_ENTRIES // 2]
@@ -110,7 +110,7 @@ class Lessons:
         unjudged.waiting = [*unjudged.waiting, loss][-_MOST_LOSSES:]
 
     def expect(self, terminal: int, blockages: Iterable[Blockage], now_ms: int) -> None:
-        """Take in what is expected of a terminal, to see whether it comes."""
+        """Take in the blockages expected of a terminal, to see whether they come."""
         said: dict[str, list[Blockage]] = {}
         for blockage in blockages:
             if blockage.obstruction_id in self._known:
@@ -119,14 +119,14 @@ class Lessons:
             unjudged = self._of.setdefault(terminal, _Unjudged())
             known = unjudged.expected.get(name, [])
             same = matched([one.span for one in known], [one.span for one in latest], now_ms)
-            # Those that are not expected any more may have begun.
+            # Blockages that are no longer expected may have begun.
             begun = [one for place, one in enumerate(known) if place not in same.values()]
             unjudged.expected[name] = [*begun[-MOST_PASSAGES:], *latest]
 
     def look(self, terminal: int, track: Track, terminals: int) -> None:
-        """Learn from a terminal's losses and passages, as far as its track has gone on beyond them.
+        """Learn from a terminal's losses and passages that its track has left behind.
 
-        Takes, too, how many terminals there are.
+        `terminals` is the number of the beam's terminals.
         """
         unjudged = self._of.get(terminal)
         if unjudged is None or track.last is None:
@@ -152,7 +152,7 @@ class Lessons:
                 del unjudged.expected[name]
 
     def unstored(self) -> list[Lesson]:
-        """Return what was learned and is not stored, in its order."""
+        """Return the lessons that are not stored, in order."""
         return list(self._unstored)
 
     def stored(self, count: int) -> None:
@@ -172,9 +172,9 @@ class Lessons:
         return len(sharing) >= many
 
     def _judge(self, name: str, unjudged: _Unjudged, track: Track) -> int | None:
-        """Judge the passages of a place on the track that have not been judged, each once.
+        """Judge the passages of a place on the track that are not judged yet.
 
-        Return when one was over that is too late to be judged yet.
+        Return the end of a passage that is too recent to be judged; None if there is none.
         """
         place, late_ms = self._known.get(name), None
         if place is None or track.last is None:
@@ -188,7 +188,7 @@ class Lessons:
                 near_ms = begin_ms - _NEAR_MS, end_ms + _NEAR_MS
                 if not any(loss.overlaps(*near_ms) for loss in unjudged.losses):
                     self._teach(Lesson(name, None, self._satellite))
-        # What lies before the track is not judged again.
+        # Passages before the beginning of the track are not judged again.
         begins_ms = track.trail[0].time_ms if track.trail else track.last.time_ms
         unjudged.judged_ms = {n: at for n, at in unjudged.judged_ms.items() if at >= begins_ms}
         return late_ms
@@ -198,7 +198,7 @@ class Lessons:
             self._unstored.append(lesson)
 
     def _apply(self, lesson: Lesson) -> bool:
-        """Go by a lesson; tell whether it changes anything."""
+        """Apply a lesson; tell whether it changes anything."""
         if lesson.seen is None:
             return self._count_passage(lesson)
         before = self._known
@@ -206,7 +206,7 @@ class Lessons:
         return self._known != before
 
     def _count_passage(self, lesson: Lesson) -> bool:
-        """Go by a passage on which the link held; it says nothing of other places."""
+        """Apply a passage on which the link held, to its place only."""
         place = self._known.get(lesson.id)
         if place is None:
             return False

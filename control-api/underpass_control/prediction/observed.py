@@ -1,4 +1,4 @@
-"""What an observed blockage means for the expected ones, while it lasts and after."""
+"""The effect of an observed blockage on the expected ones, while it lasts and after."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dama.prediction.same import has_begun, is_told_again
 class ObservedBlockage:
     """An observed blockage of a terminal; `exit_ms` is None while it lasts.
 
-    `expected` is the one that it was found to be.
+    `expected` is the expected blockage that it was recognised as.
     """
 
     entry_ms: int
@@ -35,10 +35,10 @@ def recognise(entry_ms: int, expected: Iterable[Blockage]) -> Blockage | None:
 def as_observed(
     expected: tuple[Blockage, ...], observed: ObservedBlockage | None, now_ms: int
 ) -> tuple[Blockage, ...]:
-    """Return what to expect, with what has been observed.
+    """Return the expected blockages, corrected by the observed one.
 
-    While a blockage lasts, it began when it was observed to, and takes as long as was expected.
-    Once it is over, nothing is expected any more of what has been.
+    While a blockage lasts, it has its observed entry and its expected duration. Once it is over, it
+    is no longer expected.
     """
     if observed is None:
         return expected
@@ -52,9 +52,9 @@ def as_observed(
 
 
 def _of_others(expected: tuple[Blockage, ...], observed: ObservedBlockage) -> tuple[Blockage, ...]:
-    """Return the expectations that are not of what was observed to begin.
+    """Return the expectations that are not of the observed blockage.
 
-    Of several passages of one obstruction, only the next one can be that.
+    Of several passages of one obstruction, only the next one can be the observed one.
     """
     name = observed.expected and observed.expected.obstruction_id
     next_one = next((one for one in expected if name and one.obstruction_id == name), None)
@@ -67,7 +67,7 @@ def _of_others(expected: tuple[Blockage, ...], observed: ObservedBlockage) -> tu
 
 
 def _is_of(one: Blockage, observed: ObservedBlockage) -> bool:
-    """Tell whether an expectation may be of what was observed to begin."""
+    """Tell whether an expectation may be of the observed blockage."""
     begun, over_ms = observed.expected, observed.exit_ms
     if over_ms is None and has_begun(one.span, observed.entry_ms):
         return True
@@ -75,7 +75,7 @@ def _is_of(one: Blockage, observed: ObservedBlockage) -> bool:
         return False
     if over_ms is None:
         return True
-    # A much shorter loss may have been another one, before the expected blockage.
+    # A much shorter loss may have been a different one, before the expected blockage.
     lasting_ms = begun.exit_ms - begun.entry_ms
     return one.based_on_ms < over_ms and 2 * (over_ms - observed.entry_ms) >= lasting_ms
 

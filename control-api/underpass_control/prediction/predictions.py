@@ -25,13 +25,13 @@ from underpass_control.prediction.withdrawn import Withdrawn
 
 # Announcements of a terminal that are kept: the latest, while they are not over.
 _MOST_ANNOUNCEMENTS = 32
-# Without a new report, blockages are worked out again after this time; those of a vehicle that
-# moved at its last fix stay what they were, and are looked at again less often.
+# Without a new report, blockages are computed again after this time; less often for a vehicle that
+# moved at its last fix, whose blockages stay the same.
 _FRESH_MS = 500
 _STEADY_MS = 5_000
-# Roads that are remembered of all terminals together: each has an equal part, some 10 bytes a road.
+# The roads remembered of all terminals together, in equal parts; a road takes some 10 bytes.
 _MOST_ROADS = 4_000_000
-# So often it is looked which terminals have been silent since the end of their drive.
+# How often to look for terminals that have been silent since the end of their drive.
 _LOOK_MS = 60_000
 
 
@@ -43,18 +43,18 @@ class _Ahead:
     route: Line | None = None
     announcements: list[Announcement] = field(default_factory=list)
     observed: ObservedBlockage | None = None
-    # What was found last, and when; None: something has changed since.
+    # The last result, and when it was found; None: something has changed since.
     found: tuple[Blockage, ...] = ()
     found_ms: int | None = None
     leaps: Leaps = field(default_factory=Leaps)
 
     def is_fresh(self, now_ms: int) -> bool:
-        """Tell whether what was found last still holds."""
+        """Tell whether the last result is still valid."""
         if self.found_ms is None or not 0 <= now_ms - self.found_ms < _STEADY_MS:
             return False
         if now_ms - self.found_ms < _FRESH_MS:
             return True
-        # Waits, announcements, and blockages that have begun, change with time alone.
+        # Standing vehicles, announcements, and blockages that have begun change with time alone.
         changes = self.predictor.track.standing_since_ms is not None or self.announcements
         lasts = self.observed is not None and self.observed.exit_ms is None
         return not changes and not lasts and all(one.entry_ms > now_ms for one in self.found)
@@ -74,7 +74,7 @@ class Predictions:
         # Terminals whose habits are not stored.
         self._unstored: set[int] = set()
         self._looked_ms = 0
-        # Terminals whose positions contradict each other, and nobody was told yet.
+        # Terminals whose positions contradict each other, and that still need a warning.
         self._leaping: set[int] = set()
 
     def set_map(
@@ -83,9 +83,9 @@ class Predictions:
         learned: Mapping[str, Learned] | None = None,
         satellite: str | None = None,
     ) -> None:
-        """Take another map, of what counts for the satellite that the terminals use.
+        """Take another map, for the satellite that the terminals use.
 
-        `learned` is what was learned, by id, for other satellites too.
+        `learned` are the learned places, by id, of other satellites too.
         """
         self._map = obstructions
         self._lessons.set_map(obstructions, learned or {}, satellite)
@@ -94,7 +94,7 @@ class Predictions:
             ahead.found_ms = None
 
     def set_habits(self, terminal: int, habits: Habits) -> None:
-        """Take what is stored of a terminal's habits; what is not stored yet is newer."""
+        """Take a terminal's stored habits, unless newer ones wait to be stored."""
         if terminal not in self._unstored:
             ahead = self._of(terminal)
             if habits != ahead.predictor.habits:
@@ -123,7 +123,7 @@ class Predictions:
         habits, last = ahead.predictor.habits, ahead.predictor.track.last
         ahead.predictor.most_roads = self._most_roads()
         if not ahead.predictor.feed(fix):
-            # Nothing is predicted with a late one, but it may be another vehicle's.
+            # A late fix is not used for predictions, but it may be another vehicle's.
             if last and fix.time_ms < last.time_ms and ahead.leaps.came_late(last, fix):
                 self._leaping.add(terminal)
             return False
@@ -138,12 +138,12 @@ class Predictions:
         return True
 
     def take_leaping(self) -> set[int]:
-        """Return the terminals whose positions seem to be of several vehicles, now and then."""
+        """Return the terminals to warn of, whose positions seem to be of several vehicles."""
         found, self._leaping = self._leaping, set()
         return found
 
     def announce(self, terminal: int, announcement: Announcement) -> None:
-        """Take in what a terminal says itself; again, it changes nothing."""
+        """Take in a terminal's announcement; a repeated one changes nothing."""
         ahead = self._of(terminal)
         if announcement not in ahead.announcements:
             kept = sorted([*ahead.announcements, announcement], key=lambda one: one.announced_ms)
@@ -153,8 +153,8 @@ class Predictions:
     def observe(self, terminal: int, entry_ms: int, exit_ms: int | None) -> None:
         """Take in a loss of link, at its beginning and again, with its exit, at its end.
 
-        Both ends of the link observe it: what overlaps an observation is the same one. Holding
-        back because a plan says so is no loss, and not to be told here.
+        Both ends of the link observe it: overlapping observations are the same loss. Do not call
+        it when a node only holds back because of a plan, which is no loss.
         """
         self._lessons.entered(terminal, entry_ms)
         ahead = self._of(terminal)
@@ -164,7 +164,7 @@ class Predictions:
                 return
             ahead.observed = replace(known, exit_ms=max(exit_ms, known.entry_ms + 1))
         elif known is not None and entry_ms < known.entry_ms:
-            # A report that comes late: it teaches, but says nothing of the present.
+            # A late report: it teaches, but does not concern the present.
             if exit_ms is not None:
                 self._lessons.lost(terminal, ObservedBlockage(entry_ms, exit_ms))
             return
@@ -178,7 +178,7 @@ class Predictions:
     def withdraw(self, said: Mapping[int, Mapping[int, Span]]) -> set[int]:
         """Take the blockages that operators have withdrawn, by terminal and number.
 
-        What is observed counts all the same. Return the terminals for which it changes something.
+        Observed blockages still count. Return the terminals for which this changes something.
         """
         changed = self._withdrawn.set(said)
         for terminal in changed & self._terminals.keys():
@@ -186,15 +186,15 @@ class Predictions:
         return changed
 
     def withdrawn_moved(self) -> dict[int, Span]:
-        """Return by number the withdrawn blockages whose times are not as they are stored."""
+        """Return by number the withdrawn blockages whose times differ from the stored ones."""
         return self._withdrawn.moved()
 
     def withdrawn_stored(self, moved: Mapping[int, Span]) -> None:
-        """Take in that these times are stored."""
+        """Note that these times are stored."""
         self._withdrawn.stored(moved)
 
     def is_blocked(self, terminal: int) -> bool:
-        """Tell whether a terminal is in a blockage, as far as has been observed."""
+        """Tell whether a terminal is in an observed blockage."""
         ahead = self._terminals.get(terminal)
         observed = None if ahead is None else ahead.observed
         return observed is not None and observed.exit_ms is None
@@ -227,29 +227,29 @@ class Predictions:
             self._looked_ms = now_ms
             for terminal, ahead in self._terminals.items():
                 track = ahead.predictor.track
-                # A vehicle that is switched off where it parks does not say that it stands.
+                # A vehicle that is switched off when it parks does not report that it stands.
                 if track.driven and track.last and now_ms - track.last.time_ms >= ENDED_SILENT_MS:
                     ahead.predictor.end_drive()
                     self._unstored.add(terminal)
         return {terminal: self._terminals[terminal].predictor.habits for terminal in self._unstored}
 
     def habits_stored(self, stored: Mapping[int, Habits]) -> None:
-        """Take in that these habits are stored."""
+        """Note that these habits are stored."""
         for terminal, habits in stored.items():
             ahead = self._terminals.get(terminal)
             if ahead is not None and ahead.predictor.habits is habits:
                 self._unstored.discard(terminal)
 
     def lessons(self) -> list[Lesson]:
-        """Return what was learned and is not stored yet, by the process that plans the beam."""
+        """Return the lessons that are not stored yet."""
         return self._lessons.unstored()
 
     def stored(self, count: int) -> None:
-        """Take in that so many of the lessons, the first ones, are stored."""
+        """Note that the first `count` lessons are stored."""
         self._lessons.stored(count)
 
     def _most_roads(self) -> int:
-        """Return how many roads are remembered of each terminal at most."""
+        """Return the most roads remembered of each terminal."""
         return min(_MOST_ROADS // max(len(self._terminals), 1), MOST_DRIVES * MOST_ROADS)
 
     def _of(self, terminal: int) -> _Ahead:
@@ -265,8 +265,8 @@ class Predictions:
     def _of_map(self, announcement: Announcement) -> Announcement:
         """Remove the obstruction's name from an announcement if the map does not know it.
 
-        Different obstructions are never the same blockage, but an integrator may call one by
-        another name than the map.
+        Blockages of different obstructions are never the same, but an integrator's name for an
+        obstruction may differ from the map's.
         """
         if announcement.obstruction_id in self._map.obstructions:
             return announcement
@@ -274,6 +274,6 @@ class Predictions:
 
 
 def _made_again(obstructions: ObstructionMap, ahead: _Ahead) -> Predictor:
-    """Return a predictor that goes on from a terminal's state with another map or route."""
+    """Return a predictor that continues from a terminal's state with another map or route."""
     predictor = ahead.predictor
     return Predictor(obstructions, predictor.track, ahead.route, predictor.habits)

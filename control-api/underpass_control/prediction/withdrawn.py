@@ -1,4 +1,4 @@
-"""Blockages that an operator has withdrawn: each stays so until its passage is over."""
+"""Blockages that an operator has withdrawn: each stays withdrawn until its passage is over."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dama.prediction import Blockage, Span
 from dama.prediction.same import OBSERVED_MS, is_same_passage, matched
 
-# How far a withdrawn blockage has to move before its new times are worth a write.
+# How far a withdrawn blockage has to move before its new times are stored.
 _MOVED_MS = 5_000
 
 
 class Withdrawn:
     """The withdrawn blockages of a beam's terminals.
 
-    A vehicle that is held up on its way meets the same obstruction later. So the times of a
-    withdrawn blockage follow what is predicted of it; once they are past, the next passage is
-    another blockage.
+    A vehicle that is delayed on its way meets the same obstruction later. So the times of a
+    withdrawn blockage follow its predictions; once they are past, the next passage is another
+    blockage.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Withdrawn:
         self._stored: dict[int, Span] = {}
 
     def set(self, said: Mapping[int, Mapping[int, Span]]) -> set[int]:
-        """Take all that are withdrawn, instead of those before; return the terminals concerned."""
+        """Take all withdrawn blockages, instead of the former; return the terminals concerned."""
         changed = {
             terminal
             for terminal in said.keys() | self._spans.keys()
@@ -48,14 +48,14 @@ class Withdrawn:
     def left(
         self, terminal: int, expected: tuple[Blockage, ...], now_ms: int
     ) -> tuple[Blockage, ...]:
-        """Return what is expected of a terminal without what is withdrawn."""
+        """Return a terminal's expected blockages without the withdrawn ones."""
         spans = self._spans.get(terminal)
         if not spans:
             return expected
         numbers = [n for n, span in spans.items() if now_ms <= span.exit_ms + OBSERVED_MS]
         known = [spans[number] for number in numbers]
-        # Of the passages of one obstruction, the others tell which one is withdrawn. What has been
-        # withdrawn since then is no longer one of them.
+        # Among the passages of one obstruction, the other ones tell which is withdrawn. Blockages
+        # withdrawn since the last look are left out of the others.
         known += [
             one
             for one in self._others.get(terminal, ())
@@ -74,7 +74,7 @@ class Withdrawn:
         return tuple(left)
 
     def moved(self) -> dict[int, Span]:
-        """Return by number those whose times are no longer as they are stored."""
+        """Return by number the blockages whose times differ from the stored ones."""
         return {
             number: span
             for of in self._spans.values()
@@ -84,5 +84,5 @@ class Withdrawn:
         }
 
     def stored(self, moved: Mapping[int, Span]) -> None:
-        """Take in that these times are stored."""
+        """Note that these times are stored."""
         self._stored |= {number: span for number, span in moved.items() if number in self._stored}

@@ -1,5 +1,5 @@
-"""The audit of the ledger: all entries are applied again, from what the deleted ones came to, and
-the result is compared with the open lots that are stored."""
+"""The audit of the ledger: all entries are applied again, from the opening lots that deleted
+entries left, and the result is compared with the stored open lots."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from underpass_control.storage import ledger as stored
 
 # Entries in memory at a time: those of a large beam have thousands of postings each.
 _AT_ONCE = 200
-# Told of entries that have been gone through, how many more.
+# Called with the number of further entries that have been checked.
 Tell = Callable[[int], None]
 
 
 @dataclass
 class Audit:
-    """What the audit of one link of a beam has found.
+    """The result of the audit of one link of a beam.
 
     Attributes:
         entries: how many there are.
         postings: how many they have together.
-        balances: by terminal, in bits of capacity, what the entries come to, deleted ones included.
-        faults: what is wrong; nothing, if all is well.
+        balances: by terminal, in bits of capacity, the sum of all entries, deleted ones included.
+        faults: the faults found; empty if there are none.
     """
 
     beam: str
@@ -40,7 +40,7 @@ class Audit:
 async def audit(connection: AsyncConnection, tell: Tell = lambda _: None) -> AsyncIterator[Audit]:
     """Audit every link of every beam, one after the other.
 
-    The connection is one that sees one state of the database: a service may go on settling.
+    The connection has to see one state of the database: a service may continue to settle.
     """
     for beam, link in await stored.books(connection):
         yield await _audit(connection, beam, link, tell)
@@ -75,7 +75,7 @@ async def _audit(connection: AsyncConnection, beam: str, link: Link, tell: Tell)
     if total := sum(found.balances.values()):
         found.faults.append(f"the balances sum to {total} bits, not to 0")
     if not found.faults:
-        # Wrong entries give no balances to compare with.
+        # With wrong entries there are no balances to compare.
         found.faults += _differences(ledger.lots(), await stored.lots_of(connection, beam, link))
     return found
 

@@ -1,4 +1,4 @@
-"""Reads what is known of a period: plans in force, usage, observed blockages, terminals."""
+"""Reads the evidence of a period: plans in force, usage, observed blockages, terminals."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from underpass_control.storage.blockages import OF_BEAM, SAME_LINK
 from underpass_control.storage.models import Blockage, LinkState, Terminal
 from underpass_control.usage import Usage
 
-# A plan starts after the signalling delay, so long at most. If the delay shrinks, the next plan may
-# start before this one.
+# A plan starts at most this long after its issue, by the signalling delay. If the delay shrinks,
+# the next plan may start before this one.
 _MAY_BEGIN_MS = MOST_AHEAD_MS
 _BY_PLAN = "plan"
-# For more terminals the amounts of all together take less time than their lines.
+# For more terminals than this, the amounts of all together take less time than single lines.
 _MOST_LINES = 8
 
 
@@ -47,25 +47,25 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Given:
-    """What plans gave in a period, and the efficiencies that they went by, but those of 1."""
+    """The amounts that plans gave in a period, and the efficiencies that they used, except 1."""
 
     shares: dict[int, Share]
     efficiencies: dict[int, Fraction]
 
 
 class Records:
-    """What the database knows of a beam's periods, for whoever holds its lease.
+    """Reads the evidence of a beam's periods, for the holder of its lease.
 
-    Nobody else plans the beam meanwhile, so what plans have given in a period that is over stays
-    as it is and is worked out once.
+    No other process plans the beam meanwhile, so the amounts of a past period do not change and are
+    computed once.
     """
 
     def __init__(self, beam: str) -> None:
         self._beam = beam
-        # What plans gave in periods that are over and not settled, by their start.
+        # The amounts of past periods that are not settled, by their start.
         self._over: dict[Link, dict[int, _Given]] = {link: {} for link in Link}
-        # Plans by their version, from the first one in force when they were last asked for: those
-        # of a period that is not over are asked for often.
+        # Plans by version, from the first one in force at the last request: plans of the present
+        # period are needed often.
         self._plans: dict[Link, dict[int, Plan]] = {link: {} for link in Link}
 
     def planned(self, link: Link, version: int, plan: Plan) -> None:
@@ -73,16 +73,16 @@ class Records:
         self._plans[link][version] = plan
 
     def forget(self, link: Link) -> None:
-        """Forget a link's plans while nothing can be settled: nobody asks for them."""
+        """Forget a link's plans while nothing can be settled: they are not needed."""
         self._plans[link].clear()
 
     async def gather(
         self, connection: AsyncConnection, link: Link, start_ms: int, due_ms: int
     ) -> Evidence:
-        """Return what is known of the first period from `start_ms` on.
+        """Return the evidence of the first period from `start_ms` on.
 
-        Where no plan was in force at all, nothing can be entered, and the time up to `due_ms` is
-        one period.
+        If no plan was in force at all, nothing can be entered, and the time up to `due_ms` is one
+        period.
         """
         end_ms = start_ms + PERIOD_MS
         given = await self._given_over(connection, link, start_ms)
@@ -114,7 +114,7 @@ class Records:
         if not times:
             return {}
         pieces = await plans_in_force(connection, self._beam, link, known.start_ms, known.end_ms)
-        # Most were not heard of in the same times: a node that is away has many terminals.
+        # Most of them share the same times: a node that is away has many terminals.
         alike: dict[Interval, list[int]] = {}
         for terminal, intervals in times.items():
             for interval in intervals:
@@ -133,7 +133,7 @@ class Records:
     async def unsettled(
         self, connection: AsyncConnection, link: Link, since_ms: int, until_ms: int
     ) -> dict[int, Share]:
-        """Return what plans give in a time that begins where settlement ends."""
+        """Return the amounts of plans in a time that begins where settlement ends."""
         over = self._over[link]
         for start_ms in [start_ms for start_ms in over if start_ms < since_ms]:
             del over[start_ms]
@@ -157,7 +157,7 @@ class Records:
     async def _given(
         self, connection: AsyncConnection, link: Link, since_ms: int, until_ms: int
     ) -> dict[int, _Given]:
-        """Return what plans give, period by period, by their starts; the last may be a part."""
+        """Return the amounts of plans by the start of each period; the last may be a part."""
         pieces = await plans_in_force(connection, self._beam, link, since_ms, until_ms)
         parts = [_Part(one.from_ms, one.to_ms, await self._made(link, one.plan)) for one in pieces]
         known = self._plans[link]
@@ -180,7 +180,7 @@ class Records:
 
 
 def _given_to(plan: Plan, terminals: Sequence[int], from_ms: int, to_ms: int) -> dict[int, int]:
-    """Return the bits that a plan gives some terminals in a time; nothing to those not in it."""
+    """Return the bits that a plan gives some terminals in a time; 0 for those not in it."""
     if len(terminals) > _MOST_LINES:
         amounts = plan.amounts(from_ms, to_ms)
         return {one: amounts[str(one)][0] for one in terminals if str(one) in amounts}
@@ -193,7 +193,7 @@ def _given_to(plan: Plan, terminals: Sequence[int], from_ms: int, to_ms: int) ->
 
 
 def _within(parts: Sequence[_Part], start_ms: int, end_ms: int) -> list[_Part]:
-    """Return what of the parts lies in a time."""
+    """Return the parts, cut to a time."""
     cut = (_Part(max(part.from_ms, start_ms), min(part.to_ms, end_ms), part.plan) for part in parts)
     return [part for part in cut if part.from_ms < part.to_ms]
 
@@ -212,11 +212,12 @@ def _reports(
 
 
 def _capacity_of(bucket: Usage, planned: Fraction) -> int:
-    """Return the capacity that was sent on, in whole bits, rounded down.
+    """Return the capacity used for sending, in whole bits, rounded down.
 
-    By the efficiency that was told; else by that of the plans, so that a terminal which sends what
-    they gave it has taken the capacity that they gave it. More than any beam carries is a counter
-    gone wrong; it is cut, so that it can be stored and the others are settled.
+    It is computed with the reported efficiency; without one, with that of the plans, so that a
+    terminal that sends what the plans gave it has used the capacity that they gave it. An amount
+    above any beam's capacity is a counter's fault; it is cut, so that it can be stored and the
+    other terminals can be settled.
     """
     efficiency = planned if bucket.efficiency is None else bucket.efficiency
     return min(int(bucket.sent_bits / efficiency), MOST_BITS)
@@ -225,7 +226,7 @@ def _capacity_of(bucket: Usage, planned: Fraction) -> int:
 async def _blocked(
     connection: AsyncConnection, beam: str, start_ms: int, end_ms: int
 ) -> dict[int, list[Interval]]:
-    """Return when terminals were observed to be blocked, whoever observed it."""
+    """Return when terminals were observed to be blocked, by either end."""
     query = (
         select(Blockage.terminal, Blockage.entry_ms, func.coalesce(Blockage.exit_ms, end_ms))
         .join(Terminal, Terminal.node == Blockage.terminal)
@@ -233,7 +234,7 @@ async def _blocked(
         .where(
             Terminal.beam_id == beam,
             OF_BEAM,
-            # A node that only follows a plan has observed nothing.
+            # A node that only follows a plan makes no observation.
             Blockage.source != _BY_PLAN,
             Blockage.entry_ms < end_ms,
             Blockage.exit_ms.is_(None) | (Blockage.exit_ms > start_ms),

@@ -1,4 +1,4 @@
-"""How fair a link was over a time: what each terminal sent, beside what the plans gave it."""
+"""How fair a link was over a time: each terminal's traffic and the plans' shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from underpass_control.settlement.period import PERIOD_MS, Share
 from underpass_control.storage import settled_usage, usage
 from underpass_control.storage.models import Terminal
 
-# Terminals times periods: what one question may cost.
+# Terminals times periods: the bound on the cost of one question.
 MOST_CELLS = 100_000
 # In memory at a time.
 _AT_ONCE = 5_000
@@ -35,7 +35,7 @@ class Part:
         sent_bits: IP bits sent.
         offered_bits: bits that clients handed in.
         blocked_ms: how long it could not send.
-        share: what the plans gave it, in bits of capacity, as far as it is settled.
+        share: the plans' share for it, in bits of capacity, as far as it is settled.
     """
 
     terminal: int
@@ -47,7 +47,7 @@ class Part:
 
     @property
     def takes_part(self) -> bool:
-        """Whether it sent or wanted to: one that wants nothing is not treated unfairly."""
+        """Whether it sent or wanted to; a terminal that wants nothing does not count."""
         return self.sent_bits > 0 or self.offered_bits > 0 or self.share.fair_bits > 0
 
 
@@ -92,12 +92,12 @@ async def parts(
 
 
 def jain_of(found: Collection[Part]) -> float | None:
-    """Return Jain's index of what was sent; None if nobody sent or wanted to."""
+    """Return Jain's index of the bits sent; None if no terminal sent or wanted to."""
     return _jain([Fraction(part.sent_bits) for part in found if part.takes_part])
 
 
 def jain_by_weight(found: Collection[Part]) -> float | None:
-    """Return Jain's index of what was sent by weight; None if nobody sent or wanted to."""
+    """Return Jain's index of the bits sent per weight; None if no terminal sent or wanted to."""
     return _jain([Fraction(part.sent_bits, part.weight) for part in found if part.takes_part])
 
 

@@ -1,4 +1,4 @@
-"""Debts that an operator forgives; what the other rules forgive is found while settling."""
+"""Debts that an operator forgives; the other rules apply while settling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def forgive(
     authorship: stored.Authorship,
     at_ms: int,
 ) -> stored.StoredEntry:
-    """Forgive what a terminal owes or is owed, all of it or so many bits.
+    """Forgive what a terminal owes or is owed, all of it or a number of bits.
 
     Raises:
         LedgerError: Its balance, as far as it is settled, is less than that, or nothing.

@@ -1,4 +1,4 @@
-"""What is measured of a beam's settlement."""
+"""The metrics of a beam's settlement."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Measures:
         self._beam = beam
 
     def until(self, link: Link, until_ms: int, now_ms: int) -> None:
-        """Tell how far a link is settled."""
+        """Set how far a link is settled."""
         labels = (self._beam, link.value)
         self._metrics.settled_until.labels(*labels).set(until_ms / _MS_PER_S)
         self._metrics.settlement_lag.labels(*labels).set((now_ms - until_ms) / _MS_PER_S)
 
     def balances(self, link: Link, lots: Mapping[str, Iterable[Lot]]) -> None:
-        """Tell what is owed, and whether it balances."""
+        """Set the debts, and whether they balance."""
         bits = [lot.bits for account in lots.values() for lot in account]
         labels = (self._beam, link.value)
         owed = sum(lot for lot in bits if lot > 0)
@@ -34,7 +34,7 @@ class Measures:
         self._metrics.ledger_imbalance.labels(*labels).set(sum(bits) / _BITS_PER_BYTE)
 
     def entered(self, link: Link, entries: Sequence[Entry], presumed: int) -> None:
-        """Count a settled period: what was entered, for how many without the report awaited."""
+        """Count a settled period: its entries, and the terminals without the awaited report."""
         self._metrics.settlement_presumed.labels(self._beam, link.value).inc(presumed)
         for entry in entries:
             rule = entry.kind.value if entry.rule is None else entry.rule.value

@@ -1,7 +1,7 @@
-"""What a settlement counts in a period, whom it waits for, and what is entered. Pure.
+"""How a period is settled: the counts, the awaited reports, and the entries. Pure functions.
 
 A terminal has a *stake* in a period if the plan gave it more or less than its fair share, or if it
-owes or is owed something: nothing that another terminal sends can be entered.
+owes or is owed something. For a terminal without a stake, nothing can be entered.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol
 
 from dama.ledger import Entry, Ledger, Rule, Usage, settle
 
-# A period is one bucket of the usage that reports are counted in.
+# A period is one bucket of the usage counts.
 PERIOD_MS = 10_000
 
 
 class Share(NamedTuple):
-    """What the plans in force gave a terminal, and its fair share, in bits of capacity."""
+    """A terminal's bits by the plans in force, and its fair share, in bits of capacity."""
 
     planned_bits: int
     fair_bits: int
@@ -28,7 +28,7 @@ _NOTHING = Share(0, 0)
 
 
 class Amounts(Protocol):
-    """A plan, as far as it matters here."""
+    """A plan, as needed here."""
 
     def amounts(self, from_ms: int, to_ms: int) -> Mapping[str, tuple[int, int]]:
         """Return each terminal's planned and fair bits within a time."""
@@ -51,10 +51,10 @@ class Piece(Protocol):
 
 
 class PlanOfModcods(Amounts, Protocol):
-    """A plan with the efficiencies that it went by."""
+    """A plan with the efficiencies that it used."""
 
     def efficiencies(self) -> Mapping[str, Fraction]:
-        """Return those of terminals, but those of 1."""
+        """Return the efficiencies of terminals, except those of 1."""
 
 
 class PieceOfModcods(Piece, Protocol):
@@ -67,12 +67,12 @@ class PieceOfModcods(Piece, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a terminal's reports say of a period.
+    """A terminal's reports of a period.
 
     Attributes:
         sent_bits: of capacity (efficiency 1), IP headers and retransmissions included.
-        blocked: the link was held for some of it.
-        complete: reports cover all of it; nothing that may still come changes this.
+        blocked: the link could not be used for some of it.
+        complete: reports cover all of it; later reports change nothing.
     """
 
     sent_bits: int
@@ -82,20 +82,20 @@ class Report:
 
 _NO_REPORT = Report(0, blocked=False, complete=False)
 
-# From a time to before another, in ms since the Unix epoch.
+# The start, and the end (excluded), in ms since the Unix epoch.
 Interval = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What is counted for a terminal in a period, in bits of capacity."""
+    """The amounts counted for a terminal in a period, in bits of capacity."""
 
     terminal: int
     fair_bits: int
     planned_bits: int
     sent_bits: int
     blocked: bool
-    # Part of the period is not reported; there it is assumed to have followed the plan.
+    # A part of the period is not reported; in it the terminal is assumed to have followed the plan.
     presumed: bool
 
 
@@ -107,9 +107,9 @@ class Evidence:
         start_ms: UTC, ms since the Unix epoch.
         end_ms: the same; the first ms that no longer counts.
         shares: of each terminal that a plan in force knew.
-        reports: what is reported, so far.
-        blocked: when within it terminals were observed to be blocked, in order of time.
-        heard_ms: when each terminal last reported, whatever it was.
+        reports: the reports so far.
+        blocked: when terminals were observed to be blocked, in order of time.
+        heard_ms: when each terminal last reported anything.
         members: the terminals of the beam.
     """
 
@@ -123,7 +123,7 @@ class Evidence:
 
 
 def shares_of(pieces: Iterable[Piece]) -> dict[int, Share]:
-    """Return what plans that follow each other gave each terminal, together."""
+    """Return the sum of the shares that consecutive plans gave each terminal."""
     whole = together(
         {
             int(name): Share(planned, fair)
@@ -131,8 +131,8 @@ def shares_of(pieces: Iterable[Piece]) -> dict[int, Share]:
         }
         for piece in pieces
     )
-    # Amounts are right to a bit up to any time. So in a time in which a terminal is given less
-    # than a bit, rounding may leave it a bit below nothing.
+    # Amounts up to any time are exact to a bit. So in a time in which a terminal gets less than a
+    # bit, rounding may make its amount -1.
     return {
         terminal: share._replace(planned_bits=max(0, share.planned_bits))
         for terminal, share in whole.items()
@@ -140,10 +140,10 @@ def shares_of(pieces: Iterable[Piece]) -> dict[int, Share]:
 
 
 def efficiencies_of(pieces: Iterable[PieceOfModcods]) -> dict[int, Fraction]:
-    """Return the efficiencies that plans that follow each other went by, but those of 1.
+    """Return the mean efficiencies that consecutive plans used, except those of 1.
 
-    Each counts by the capacity that the terminal was given at it: one that sent what it was given
-    sent it at this efficiency.
+    Each is weighted by the capacity that the terminal was given at it: a terminal that sent all
+    that it was given sent it at this mean efficiency.
     """
     found: dict[str, list[tuple[int, Fraction]]] = {}
     pieces = tuple(pieces)
@@ -160,7 +160,7 @@ def efficiencies_of(pieces: Iterable[PieceOfModcods]) -> dict[int, Fraction]:
 
 
 def _mean(parts: Sequence[tuple[int, Fraction]]) -> Fraction:
-    """Return the mean efficiency of bits of capacity; of none, the last one."""
+    """Return the mean efficiency, weighted by bits of capacity; without any bits, the last one."""
     whole = sum(bits for bits, _ in parts)
     if not whole:
         return parts[-1][1]
@@ -168,7 +168,7 @@ def _mean(parts: Sequence[tuple[int, Fraction]]) -> Fraction:
 
 
 def together(parts: Iterable[Mapping[int, Share]]) -> dict[int, Share]:
-    """Return shares in several times as those in all of them."""
+    """Return the sums of shares over several times."""
     whole: dict[int, Share] = {}
     for shares in parts:
         for terminal, (planned, fair) in shares.items():
@@ -178,10 +178,10 @@ def together(parts: Iterable[Mapping[int, Share]]) -> dict[int, Share]:
 
 
 def awaited(ledger: Ledger, known: Evidence, within_ms: int) -> set[int]:
-    """Return the terminals whose reports could change what is entered, and may still come.
+    """Return the terminals whose reports may still come and could change the entries.
 
-    One that has left the beam, or that had been silent for `within_ms` when the period began, is
-    not waited for; and nobody where no plan was in force: nothing could be given.
+    A terminal that has left the beam, or had been silent for `within_ms` when the period began, is
+    not awaited. If no plan was in force, none is: nothing could be given.
     """
     if not known.shares:
         return set()
@@ -195,9 +195,9 @@ def awaited(ledger: Ledger, known: Evidence, within_ms: int) -> set[int]:
 
 
 def unheard(ledger: Ledger, known: Evidence) -> dict[int, list[Interval]]:
-    """Return when terminals with a stake were neither heard of nor observed to be blocked.
+    """Return when terminals with a stake were neither heard nor observed to be blocked.
 
-    Up to a terminal's last report, its counters tell what was sent.
+    Up to a terminal's last report, its counters tell how much it sent.
     """
     found = {}
     for terminal in _with_stake(ledger, known.shares):
@@ -211,19 +211,19 @@ def unheard(ledger: Ledger, known: Evidence) -> dict[int, list[Interval]]:
 
 
 def count(ledger: Ledger, known: Evidence, presumed: Mapping[int, int]) -> list[Counted]:
-    """Return what is counted for each terminal that a plan knew, or that has a balance.
+    """Return the amounts counted for each terminal in a plan or with a balance.
 
     Args:
         ledger: as it is settled so far.
-        known: of the period.
-        presumed: what the plans gave terminals while they were `unheard`, in bits of capacity:
-            so much they are taken to have sent.
+        known: the evidence of the period.
+        presumed: the bits of capacity that the plans gave terminals while they were `unheard`;
+            they are assumed to have sent these.
     """
     counted = []
     for terminal in sorted(known.shares.keys() | _with_stake(ledger, {})):
         planned, fair = known.shares.get(terminal, _NOTHING)
         report = known.reports.get(terminal, _NO_REPORT)
-        # Rounding may leave what a plan gave in a short time a bit below nothing.
+        # For a short time, rounding may make a plan's amount -1.
         sent = report.sent_bits + max(0, presumed.get(terminal, 0))
         blocked = report.blocked or bool(known.blocked.get(terminal))
         counted.append(Counted(terminal, fair, planned, sent, blocked, terminal in presumed))
@@ -233,7 +233,7 @@ def count(ledger: Ledger, known: Evidence, presumed: Mapping[int, int]) -> list[
 def enter(
     ledger: Ledger, known: Evidence, counted: Iterable[Counted], forgive_after_ms: int | None
 ) -> list[Entry]:
-    """Settle a period, and forgive what is too old and what terminals that have left still owe.
+    """Settle a period, and forgive debts that are too old or of terminals that have left.
 
     Return the entries, which are applied to the ledger.
     """
@@ -256,14 +256,14 @@ def enter(
 
 
 def projected(ledger: Ledger, shares: Mapping[int, Share]) -> dict[int, int]:
-    """Return the balances as they will be once plans that are not settled yet have been followed.
+    """Return the balances after the plans that are not settled yet, if they are followed.
 
-    A plan made on settled balances alone would lend, and have repaid, a second time what has
-    moved since.
+    A plan made from settled balances alone would lend, or repay, the amounts moved since a second
+    time.
 
     Args:
         ledger: as it is settled.
-        shares: what the plans in force since then give each terminal.
+        shares: of each terminal by the plans in force since then.
     """
     ahead = Ledger(ledger.lots())
     usages = [

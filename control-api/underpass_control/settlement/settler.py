@@ -1,4 +1,4 @@
-"""Settles a beam, period after period, for whoever holds its lease."""
+"""Settles a beam, period after period, for the holder of its lease."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
 _LOG = structlog.get_logger()
-# A link without any plan is settled in steps of so long.
+# A link without any plan is settled in steps of this length.
 _LOOK_MS = 600_000
-# Observations of a period have arrived so long after its end.
+# Observations of a period have arrived this long after its end.
 _GRACE_MS = 3_000
-# Periods of a link settled in one call, so that planning does not wait for a long backlog.
+# The most periods of a link settled in one call, so that planning does not wait for a backlog.
 _MOST_AT_ONCE = 6
 
 
 class Settler:
     """Settles the links of a beam; one for each lease held, ended by `close`.
 
-    Each period is settled in one transaction with the mark that it is, and only if the ledger is
-    as it was when the period was counted: so once, whatever crashes, and whoever else tries.
+    A period is settled in one transaction with the mark that says so, and only if the ledger has
+    not changed since the period was counted. So it is settled once, despite crashes and other
+    processes.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Settler:
     async def owed_bits(
         self, connection: AsyncConnection, link: Link, at_ms: int
     ) -> dict[int, int]:
-        """Return the balances, above 0 what is owed to a terminal, as they will be at a time.
+        """Return the balances at a time; above 0, bits are owed to the terminal.
 
         Args:
             connection: to read by.
@@ -95,7 +96,7 @@ class Settler:
         self._records.planned(link, version, plan)
 
     def close(self) -> None:
-        """Measure this beam no more: another process does."""
+        """Stop measuring this beam: another process does."""
         self._measures.close()
 
     async def _settle_link(self, link: Link, now_ms: int, fence: int) -> int:
@@ -149,7 +150,7 @@ class Settler:
     async def _read_next(
         self, link: Link, now_ms: int, fence: int
     ) -> tuple[stored.Mark, Ledger, Evidence] | None:
-        """Read what is known of the next period; None if none is due."""
+        """Read the evidence of the next period; None if none is due."""
         async with self._database.reading() as connection:
             mark = await stored.mark_of(connection, self._beam, link)
             if mark is None:
