@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 # A clock may be a little ahead of ours; more is a mistake that would hide all that follow.
 _AHEAD_MS = 60_000
-# Before this no satellite navigation: such a time is a receiver's that has none.
+# Before satellite navigation existed: a receiver without a time reports such times.
 _EARLIEST_MS = 315_964_800_000
 
 
@@ -31,5 +31,5 @@ def moment_of(ms: int) -> datetime:
 
 
 def is_plausible(time_ms: int, now_ms: int) -> bool:
-    """Tell whether a report that comes now can be about a time."""
+    """Tell whether a report that comes now can have this time."""
     return _EARLIEST_MS <= time_ms <= now_ms + _AHEAD_MS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import structlog
 
-# Lines of one event at once, and how many more a second: what callers and nodes cause does not fill
+# The lines of one event that are written at once, and per second: callers and nodes must not fill
 # the disk.
 _BURST = 200
 _PER_S = 10.0
@@ -29,13 +29,13 @@ class Format(StrEnum):
 class Limit:
     """A processor that leaves out lines of an event that come too often.
 
-    The next line of it that is written says in `left_out` how many there were.
+    The next written line of the event has their number in `left_out`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # By event, which is a constant of the program: what may still be written, since when, and
-        # what has been left out.
+        # By event, a constant of the program: the lines that may still be written, since when, and
+        # how many were left out.
         self._events: dict[str, tuple[float, float, int]] = {}
         # Lines come from several threads.
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Limit:
         return {**event, "left_out": missing} if missing else event
 
     def admit(self, name: str) -> int | None:
-        """Count a line of an event; return how many were left out before it, None: it is, too."""
+        """Count a line; return how many were left out before it, or None to leave it out, too."""
         now_s = self._clock()
         with self._lock:
             left, at_s, missing = self._events.get(name, (float(_BURST), now_s, 0))
@@ -64,9 +64,9 @@ class Limit:
 
 
 class OfLibraries(logging.Filter):
-    """Leaves out lines of libraries by the same limit: one place of their code is one event.
+    """Limits the lines of libraries in the same way: one place of their code is one event.
 
-    A stranger who sends what is no HTTP has a traceback written of each request.
+    Otherwise a client that sends invalid HTTP would cause a traceback for each request.
     """
 
     def __init__(self, limit: Limit) -> None:
@@ -76,7 +76,7 @@ class OfLibraries(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether a line is written."""
         if isinstance(record.msg, dict):
-            # One of our own, which has been counted.
+            # The service's own line, which has been counted.
             return True
         missing = self._limit.admit(f"{record.pathname}:{record.lineno}")
         if missing:
@@ -87,9 +87,9 @@ class OfLibraries(logging.Filter):
 def configure(form: Format) -> None:
     """Write all logs, the libraries' too, in one form.
 
-    Tracebacks are without the values of variables: tokens would be among them.
+    Tracebacks do not show the values of variables, which could be tokens.
     """
-    # Those who only ask for help need no logs.
+    # Imported here, since `--help` needs no logs.
     import structlog
 
     shared: list[structlog.typing.Processor] = [

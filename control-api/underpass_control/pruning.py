@@ -1,4 +1,4 @@
-"""What is old is deleted: position reports, blockages, plans, usage, the ledger, changes."""
+"""Deletes old data: position reports, blockages, plans, usage, the ledger, changes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from underpass_control.storage.portions import delete_all
 _LOG = structlog.get_logger()
 # After their end: their configurations may hold secrets, and the log of changes has the rest.
 _ENROLMENTS_KEPT_S = 30 * 86_400.0
-# A service that starts has others to answer first, and others may start beside it.
+# A starting service has requests to answer first, and other processes may start beside it.
 _FIRST_AFTER_S = 10.0
-# No import takes longer.
+# The longest time of an import.
 _TILES_COME_WITHIN_S = 86_400.0
 
 
@@ -117,8 +117,8 @@ async def _prune_kind(database: Database, kind: _Kind) -> None:
         return
     try:
         async with database.reading() as connection:
-            # Rows have times of either clock. What is young by one of them stays: a host's clock
-            # that is far ahead deletes nothing.
+            # Rows have times of either clock. A row that is young by one of them stays, so a host's
+            # clock that is far ahead deletes nothing.
             now_ms = min(await lease.now_ms(connection), round(host_ms()))
         before_ms = now_ms - round(kind.keep_s * 1000)
         count = sum([await prune(database, one, before_ms) for one in kind.prunes])
@@ -126,7 +126,7 @@ async def _prune_kind(database: Database, kind: _Kind) -> None:
         _LOG.warning("what is old could not be deleted", what=kind.name, error=str(error))
         return
     except Exception:
-        # The others are deleted all the same, and this one is tried again.
+        # The other kinds are still deleted, and this one is tried again later.
         _LOG.exception("what is old could not be deleted", what=kind.name)
         return
     if count:

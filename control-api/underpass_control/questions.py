@@ -1,8 +1,8 @@
-"""What an operator asks of a gateway on demand: which streams one of its terminals has.
+"""Questions of operators to a gateway: which streams one of its terminals has.
 
-Nothing of it is stored: the destinations of clients are shown to who asks, and forgotten. A
-question is announced to all processes, since the gateway's stream of plans may be at any of them,
-and so is its answer, which any of them may be given.
+Nothing of them is stored: the destinations of clients are shown to the operator, and forgotten. A
+question is announced to all processes, since the gateway's stream of plans may be at any of them.
+So is its answer, which the gateway may post to any of them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 from underpass_control.storage.changes import Changes, listed
 
-# Kinds of changes that are for this alone: nobody who follows events is told of them.
+# Kinds of changes used only here; followers of events do not get them.
 QUESTION, ANSWER = "question", "streams"
 MOST_STREAMS = 200
 _ID_BYTES = 8
-# A gateway answers at once: what is left of this is the way there and back.
+# A gateway answers at once; the rest of this time is for the way there and back.
 _ANSWERED_WITHIN_S = 4.0
-# Questions that a gateway refuses together.
+# The most questions that a gateway refuses in one message.
 MOST_REFUSED = 64
-# Questions that wait to be sent on one stream; it may be busy with a plan. Each process has a few
-# under way, so only the questions of many processes could be more.
+# Questions that wait to be sent on one stream, which may be busy with a plan. Each process has only
+# a few in progress, so more can come only from many processes.
 _MOST_WAITING = 256
 
 
@@ -64,7 +64,7 @@ class Inbox:
         self.news = asyncio.Event()
 
     def put(self, question: Question) -> None:
-        """Take one; of too many the oldest is dropped, whose asker has gone first."""
+        """Take one; if there are too many, drop the oldest, whose asker gives up first."""
         self._waiting = [*self._waiting[-_MOST_WAITING + 1 :], question]
         self.news.set()
 
@@ -84,10 +84,10 @@ class _Asked:
 
 
 class Questions:
-    """Questions under way, and the streams of gateways that take them."""
+    """Questions in progress, and the streams of gateways that take them."""
 
     def __init__(self, changes: Changes, *, is_alone: bool) -> None:
-        """Take whether there is no other process: what nobody takes here, nobody takes."""
+        """Take whether there is no other process that could deliver a question."""
         self._changes = changes
         self._is_alone = is_alone
         # By id, those that are asked by this process.
@@ -97,7 +97,7 @@ class Questions:
 
     @contextmanager
     def inbox(self, gateway: int) -> Iterator[Inbox]:
-        """Take what is asked of a gateway, as long as its stream lasts."""
+        """Receive the questions to a gateway while its stream lasts."""
         inbox = Inbox()
         inboxes = self._inboxes.setdefault(gateway, [])
         inboxes.append(inbox)
@@ -137,7 +137,7 @@ class Questions:
     async def answer(
         self, gateway: int, question: str, streams: Sequence[Mapping[str, Any]], count: int
     ) -> None:
-        """Pass a gateway's answer on to the process that asks, whichever it is."""
+        """Pass a gateway's answer on to the process that asks."""
         named = {"question": question, "gateway": gateway}
         async with self._changes.transaction() as (_, publish):
             for part in listed(ANSWER, streams):
@@ -145,7 +145,7 @@ class Questions:
             publish({"kind": ANSWER, ANSWER: [], **named, "open": count})
 
     async def refuse(self, gateway: int, questions: Sequence[str]) -> None:
-        """Pass on which questions a gateway will not answer, to the processes that ask."""
+        """Pass on a gateway's refusal of questions to the processes that ask."""
         async with self._changes.transaction() as (_, publish):
             for question in questions:
                 named = {"question": question, "gateway": gateway}
@@ -163,7 +163,7 @@ class Questions:
             del self._asked[question.id]
 
     def on_change(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Take in a question or an answer; other changes say nothing here."""
+        """Take in a question or an answer; ignore other changes."""
         if kind == QUESTION:
             question = Question(**data["question"])
             for inbox in self._inboxes.get(question.gateway, []):
@@ -173,7 +173,7 @@ class Questions:
 
     def _answered(self, data: Mapping[str, Any]) -> None:
         asked = self._asked.get(data["question"])
-        # Nobody answers for the gateway that was asked.
+        # Only the gateway that was asked may answer.
         if asked is None or asked.question.gateway != data["gateway"] or asked.answer.done():
             return
         if "refused" in data:
@@ -185,4 +185,4 @@ class Questions:
             asked.answer.set_result(Answer(data["open"], asked.streams))
 
     def on_missed(self) -> None:
-        """Take in that changes may have been missed: who waits for one is told at the end."""
+        """Ignore missed changes: an asker whose answer was lost gets an error after its wait."""

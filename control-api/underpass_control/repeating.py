@@ -14,10 +14,9 @@ _LOG = structlog.get_logger()
 
 
 async def repeat(failed: str, every_s: float, work: Callable[[], Awaitable[object]]) -> NoReturn:
-    """Do something now and so often, until cancelled; a failure is logged as `failed`.
+    """Do something now and every `every_s`, until cancelled; a failure is logged as `failed`.
 
-    Nobody looks at a task that runs beside the service: an error that ended it would be noticed
-    by what is no longer done.
+    No caller waits for such a background task: if an error ended it, its work would silently stop.
     """
     while True:
         try:

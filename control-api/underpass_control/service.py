@@ -76,7 +76,7 @@ class Service:
     def __init__(
         self, database: Database, settings: Settings, shown: ShownCertificate | None = None
     ) -> None:
-        """Take what HTTPS shows, where it is this process that ends it."""
+        """Take the HTTPS certificate, if this process terminates TLS."""
         self._database = database
         self._settings = settings
         self._metrics = Metrics()

@@ -20,22 +20,22 @@ class Settings:
     # Position reports, blockages and remembered drives older than this are deleted; None keeps
     # them for ever.
     keep_positions_s: float | None = 30 * 86_400.0
-    # How often it is looked for them.
+    # How often old rows are deleted.
     prune_every_s: float = 600.0
-    # What links carried, and what was counted of it, is deleted once older; None keeps it.
+    # Usage of links, and the amounts settled from it, older than this are deleted; None keeps them.
     keep_usage_s: float | None = 30 * 86_400.0
-    # A settlement waits so long for reports that a blockage, or a lost way to the hub, holds up.
+    # How long a settlement waits for reports delayed by a blockage or a lost way to the hub.
     settle_within_s: float = 120.0
     # Debts older than this are forgiven; None keeps them until they are repaid.
     forgive_after_s: float | None = 86_400.0
     # Plans that ended before this are deleted, but for the newest; None keeps them for ever.
     keep_plans_s: float | None = 2 * 86_400.0
-    # Entries of the ledger that are older are deleted, and what they came to is kept; None keeps
-    # them for ever.
+    # Older entries of the ledger are deleted, and their sums kept as opening lots; None keeps them
+    # for ever.
     keep_ledger_s: float | None = 400 * 86_400.0
     # Entries of the log of changes that are older are deleted; None keeps them for ever.
     keep_audit_s: float | None = 400 * 86_400.0
-    # A user who has asked nothing for so long, or has signed in so long ago, has to sign in again.
+    # A user has to sign in again after this time without a request, or since the last sign-in.
     session_idle_s: float = 8 * 3_600.0
     session_lasts_s: float = 7 * 86_400.0
     # The provider that users sign in by, beside or instead of passwords; None: there is none.
@@ -46,19 +46,19 @@ class Settings:
     address_requests_per_s: float = 50.0
     # The folder of the authority that signs nodes' certificates; without it none is enrolled.
     authority: Path | None = None
-    # The program that works on it.
+    # The program that uses that folder.
     underpass_program: str = "underpass"
-    # What nodes know the service by when they are enrolled; None for the authority's certificate.
+    # The certificate by which enrolling nodes verify the service; None: the authority's.
     enrolment_certificate: Path | None = None
-    # For how long a node's certificate is good.
+    # The validity of a node's certificate.
     certificate_days: int = 365
-    # How often it is looked what is wrong by the rules of alerts.
+    # How often the rules of alerts are evaluated.
     look_for_alerts_every_s: float = 5.0
-    # How often it is looked how far rollouts are.
+    # How often rollouts are advanced.
     advance_rollouts_every_s: float = 5.0
-    # Networks that are not public and that webhooks of alerts may go to all the same.
+    # Non-public networks that webhooks of alerts may go to.
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    # Where mails of alerts are handed in; None: none are sent.
+    # The mail server for alerts; None: no mails are sent.
     mail_server: MailServer | None = None
     # Where traces go; None: none are made.
     traces: TracesSettings | None = None

@@ -1,4 +1,4 @@
-"""What a beam's new planner has to know of the last minutes."""
+"""Reads the last minutes of a beam for its new planner."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from underpass_control.taking_turns import Turns
 from underpass_control.usage import BUCKET_MS
 
 _LOG = structlog.get_logger()
-# So much of a track is enough to find the road and the pace again. A vehicle that has been silent
+# This much of a track is enough to find the road and the pace again. A vehicle that has been silent
 # for longer than _SILENT_MS has left its road tunnel, or is parked.
 _TRACK_MS = 40_000
 _SILENT_MS = 15 * 60_000
 
 
 def fix_of(position: Position) -> Fix | None:
-    """Return a position as predictions take it, None where it cannot be one.
+    """Return a position as a fix for predictions; None if it is impossible.
 
-    A speed that no road vehicle has is left out: where it is, the vehicle is all the same.
+    A speed that no road vehicle has is left out, but the place is used.
     """
     speed_mps = position.speed_mps
     if speed_mps is not None and speed_mps > MAX_SPEED_MPS:
@@ -60,9 +60,9 @@ async def recall(
     now_ms: int,
     terminals: Collection[int] | None = None,
 ) -> None:
-    """Take in what the database has of a beam's last minutes, as if it had just been reported.
+    """Take in the last minutes of a beam from the database, as if they had just been reported.
 
-    What is taken in before or meanwhile is not lost: all of it goes by its own time.
+    Reports taken in before or meanwhile are not lost: each counts by its own time.
 
     Args:
         connection: to read by.
@@ -70,7 +70,7 @@ async def recall(
         predictions: they take in what is ahead of terminals.
         demands: they take in what links do.
         now_ms: UTC, ms since the Unix epoch.
-        terminals: of which it is read; None: of all.
+        terminals: the ones to read; None: all.
     """
     lines = await routes.of_beam(connection, beam, terminals)
     if terminals is None:
@@ -98,7 +98,7 @@ async def recall(
         predictions.announce(one.terminal, one.announcement)
     lost = await blockages.newest(connection, beam, now_ms - _SILENT_MS, terminals)
     for terminal, (entry_ms, exit_ms) in lost.items():
-        # A blockage that is over matters only if its end was missed here.
+        # A past blockage matters only if its end was missed here.
         if exit_ms is None or predictions.is_blocked(terminal):
             predictions.observe(terminal, entry_ms, exit_ms)
     for state in await _states(connection, beam, terminals):
@@ -108,7 +108,7 @@ async def recall(
 async def _states(
     connection: AsyncConnection, beam: str, terminals: Collection[int] | None
 ) -> Iterable[links.LinkState]:
-    """Return the newest states, each after what its run had counted some seconds before."""
+    """Return the newest states, each after its run's counts of some seconds before."""
     newest = await links.of_beam(connection, beam, terminals)
     same = (LinkUsage.terminal, LinkUsage.link, LinkUsage.node, LinkUsage.incarnation)
     rows = await connection.execute(

@@ -1,4 +1,4 @@
-"""What a link carried in each 10 s, from the counts of its reports."""
+"""The usage of a link in each 10 s, from the counts of its reports."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ BUCKET_MS = 10_000
 YOUNG_MS = 60_000
 _SLOT_MS = 1_000
 _SLOTS = BUCKET_MS // _SLOT_MS
-# A link that carries something is reported each second: with one report lost, and the edges of
-# seconds between, two have none. One that is idle is reported each 10 s.
+# A link with traffic is reported each second; with one report lost, and seconds that begin between
+# reports, two seconds may have none. An idle link is reported every 10 s.
 _MOST_MISSING = 2
 _MOST_MISSING_IDLE = 12
-# What an idle link carries in 10 s at most: reports, beacons, and what keeps sessions.
+# The most that an idle link carries in 10 s: reports, beacons and keepalives.
 _IDLE_BITS = 160_000
 # Efficiencies come as decimal fractions; more digits than this are noise and cost.
 _DENOMINATOR = 1_000
 
 
 class Run(NamedTuple):
-    """What counts together: a path of a node from one start to the next."""
+    """A run, in which counters only grow: a path of a node from one start to the next."""
 
     node: int
     incarnation: int
@@ -42,7 +42,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a run's reports say within a bucket: their first and last counts, masks of seconds."""
+    """A run's reports within a bucket: their first and last counts, and masks of seconds."""
 
     start_ms: int
     first_uptime_ms: int
@@ -69,7 +69,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Usage:
-    """What a terminal's link carried from `start_ms` on for 10 s.
+    """The usage of a terminal's link in the 10 s from `start_ms` on.
 
     Attributes:
         start_ms: UTC, ms since the Unix epoch, a multiple of 10,000.
@@ -121,11 +121,11 @@ def _points(run: Sequence[Seen]) -> list[Point]:
 
 
 def _spread(buckets: list[Usage], one: Point, other: Point) -> None:
-    """Spread evenly what was counted between two reports."""
+    """Spread the counts between two reports evenly."""
     if not buckets:
         return
     sent, offered = (8 * max(0, b - a) for a, b in zip(one[1:], other[1:], strict=True))
-    # If the clock was set back, everything counts at the time of the later report.
+    # If the clock was set back, all counts at the time of the later report.
     begin_ms = one.time_ms if one.time_ms < other.time_ms else other.time_ms - 1
     lasting_ms = other.time_ms - begin_ms
     low = max(0, (begin_ms - buckets[0].start_ms) // BUCKET_MS)
@@ -134,13 +134,13 @@ def _spread(buckets: list[Usage], one: Point, other: Point) -> None:
             break
         start = max(bucket.start_ms - begin_ms, 0)
         end = min(bucket.start_ms + BUCKET_MS - begin_ms, lasting_ms)
-        # Differences of one rounded line: their sum is what was counted, to the bit.
+        # Differences of one rounded line, so that they sum to the counts, to the bit.
         bucket.sent_bits += sent * end // lasting_ms - sent * start // lasting_ms
         bucket.offered_bits += offered * end // lasting_ms - offered * start // lasting_ms
 
 
 class _Seconds:
-    """What is known of each second of a link, its runs taken together."""
+    """The state of a link in each second, by all of its runs."""
 
     def __init__(self, seen: Iterable[Seen]) -> None:
         # By bucket: masks of the seconds with a report, and of those in which any run could send.
@@ -159,7 +159,7 @@ class _Seconds:
         self.efficiency = self.efficiencies[min(self.efficiencies)][1]
 
     def begin(self, start_ms: int) -> None:
-        """Go to a bucket: what holds there without a report is what held before."""
+        """Go to a bucket; without a report there, the former state continues."""
         if earlier := [at_ms for at_ms in self.masks if at_ms < start_ms]:
             at_ms = max(earlier)
             known, able = self.masks[at_ms]
@@ -169,7 +169,7 @@ class _Seconds:
             self.efficiency = self.efficiencies[at_ms][1]
 
     def judge(self, bucket: Usage, first_ms: int, last_ms: int) -> None:
-        """Tell of the next bucket when the link was blocked, and whether all reports are there."""
+        """Set in the next bucket how long the link was blocked, and if reports are complete."""
         known, able = self.masks.get(bucket.start_ms, (0, 0))
         longest = self.missing
         for slot in range(_SLOTS):
@@ -188,7 +188,7 @@ class _Seconds:
         after = self.masks.get(bucket.start_ms + BUCKET_MS, (0, 0))[0]
         # Up to the next report: the seconds of the next bucket that come before it.
         ahead = self.missing + ((after & -after).bit_length() - 1 if after else _SLOTS)
-        # A gap in which more was sent than this has reports that have not come yet.
+        # If more than this was sent in a gap, its reports have not come yet.
         idle = bucket.sent_bits <= _IDLE_BITS
         most = _MOST_MISSING_IDLE if idle else _MOST_MISSING
         bucket.complete = covered and max(longest, ahead) <= most

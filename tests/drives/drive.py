@@ -1,4 +1,4 @@
-"""A drive along the island's roads: a vehicle's motion, and what its receiver makes of it."""
+"""A drive along the island's roads: a vehicle's motion, and its receiver's fixes of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Covered:
 
 @dataclass(frozen=True)
 class Drive:
-    """What the receiver said, and what was true."""
+    """The fixes of the receiver, and the truth."""
 
     seed: int
     fixes: tuple[Fix, ...]
@@ -52,10 +52,10 @@ class Drive:
 
 @dataclass(frozen=True)
 class Receiver:
-    """What a receiver makes of the sky: the spread of its wandering error, and how late it is.
+    """A receiver: the spread of its wandering error, and how late its fix returns.
 
-    Each is drawn for a drive, or a cover, between two bounds. Where it loses its satellites, it
-    gives its last place again for `freezes_s`, or runs straight on for `runs_on_s`.
+    Each is drawn between two bounds, per drive or per cover. When it loses its satellites, it
+    repeats its last place for `freezes_s`, or extrapolates straight on for `runs_on_s`.
     """
 
     wander_m: tuple[float, float] = (1.5, 4.5)
@@ -66,7 +66,7 @@ class Receiver:
 
 @dataclass(frozen=True)
 class Hindrance:
-    """What holds a vehicle up so far before a portal: a stop, or a queue that creeps up to it."""
+    """A delay at a distance before a portal: a stop, or a queue that creeps up to it."""
 
     before_m: float
     wait_s: float = 0.0
@@ -256,7 +256,7 @@ def _motion(
     under = False
     for sample, (reached, left) in zip(samples, times, strict=True):
         if sample.way_id is not None:
-            # From one place under a roof to the next one takes long for who starts from a stop.
+            # From a stop, the way from one sample under a roof to the next takes long.
             if covered and (under or covered[-1][2] >= reached - 2.0):
                 covered[-1] = (covered[-1][0], covered[-1][1], left)
             else:
@@ -332,7 +332,7 @@ def follow(
     if parked_s:
         samples[-1].wait_s = parked_s
     else:
-        # It drives on out of sight: who stops before a portal makes what is told false.
+        # It drives on out of sight: a stop before a portal would make the prediction false.
         samples[-1].limit_mps = samples[-2].limit_mps
     if hindrance is not None:
         _hinder(samples, hindrance)

@@ -31,7 +31,7 @@ _USUAL_KMH = {
     "residential": 30.0,
 }
 _OTHER_KMH = 20.0
-# So many stay on their road at a junction; the others go anywhere.
+# The part of drivers who stay on their road at a junction; the others go anywhere.
 _STAY = 7 / 8
 # Where all ways on are turns of more than this, and some are alike to this, a road has ended.
 _ENDS_DEG = 45.0
@@ -220,7 +220,7 @@ def _tunnelled(ways: list[osm.Way]) -> list[osm.Way]:
 def _ways(path: Path) -> Iterator[osm.Way]:
     """Yield the ways for vehicles, also those that the key for cars forbids to cars.
 
-    They are no roads, but count where ways are chosen: so those are the same as ever.
+    They are not roads here, but count when ways are chosen, so that the choices stay the same.
     """
     ways = osmium.FileProcessor(str(path)).with_locations()
     for way in ways.with_filter(osmium.filter.KeyFilter("highway")):

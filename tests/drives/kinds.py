@@ -303,12 +303,12 @@ KINDS: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
     "car park": _car_park,
 }
 
-# What lies between its passages of one obstruction is short enough to tell the second before the
+# The way between two passages of an obstruction is short enough to predict the second before the
 # first.
 TWICE: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {"twice": _twice}
 
-# Drives whose drivers choose at each junction whatever lies ahead. The other kinds are made so that
-# a portal is passed, or is not: how often what is told comes can be asked of these only.
+# Drives whose drivers choose freely at each junction. The other kinds are made to pass a portal, or
+# not to, so only these show how often predictions come.
 FREE: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
     "approach": _approach,
     "approach again": _approach,
@@ -367,7 +367,7 @@ def _onward(
 ) -> list[Edge] | None:
     """Return a way from an edge on that ends in the open; `covered`: also through covers.
 
-    A drive that ends before a portal, or inside, would not show whether what was told came: None.
+    None if the drive would end before a portal or inside: it could not show whether it came.
     """
     edges, left_m = [edge], tail_m
     while left_m > 0.0 or extract.cover(edges[-1]):

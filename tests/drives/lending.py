@@ -1,4 +1,4 @@
-"""What lending before road tunnels brings a vehicle and the others of its beam, in virtual time.
+"""The effect of lending before road tunnels on a vehicle and its beam's others, in virtual time.
 
 One vehicle drives, three terminals stand in the open; all are greedy. The control service's own
 predictions, decisions when to plan, planner and ledger say who is sent what on the forward link;
@@ -23,7 +23,7 @@ from tests.drives.drive import Drive
 
 _SESSIONS = 4
 _VEHICLE = 1
-# After the drive the vehicle goes on in the open, and what is owed is repaid.
+# After the drive the vehicle continues in the open, while debts are repaid.
 _AFTER_MS = 240_000
 # From a fix, and from what the hub notices, until control has it.
 _REPORTED_MS = 500
@@ -34,7 +34,7 @@ Says = Callable[[int], tuple[Blockage, ...]]
 
 
 class Knows(StrEnum):
-    """By what the beam is planned."""
+    """The knowledge with which the beam is planned."""
 
     PREDICTIONS = "predictions"
     TIMES = "times"
@@ -65,11 +65,11 @@ class Passages:
     spans_ms: tuple[tuple[int, int], ...]
 
     def blocked(self, sent_ms: int) -> bool:
-        """Tell whether what the hub sends now meets a blockage."""
+        """Tell whether data that the hub sends now meet a blockage."""
         return any(begin <= sent_ms + ONE_WAY_MS < end for begin, end in self.spans_ms)
 
     def known(self, now_ms: int) -> tuple[Blockage, ...]:
-        """Return those that a plan of known times goes by."""
+        """Return the blockages that a plan of known times uses."""
         return tuple(
             Blockage(f"passage {number}", begin, end, 1.0, now_ms)
             for number, (begin, end) in enumerate(self.spans_ms)

@@ -1,13 +1,13 @@
-"""What was told of the road ahead, against what came.
+"""Predictions of the road ahead, compared with the entries that came.
 
-A blockage is told with a confidence; here it *came* if the vehicle entered that obstruction until
-a minute after the told entry. An entry is *knowable* if a perfect matcher, which knows the road
-that the vehicle is on and the turn statistics of the map, gives it a half or more 10 s before; who
-is on a road that the map lacks then cannot be matched to it.
+A blockage is predicted with a confidence. It *came* if the vehicle entered that obstruction by a
+minute after the predicted entry. An entry is *knowable* if a perfect matcher, which knows the
+vehicle's road and the map's turn statistics, gives it a half or more 10 s before; a vehicle that is
+then on a road that the map lacks cannot be matched.
 
-How often what is told comes is a matter of chance in a few hundred drives. So with each blockage
-that is told goes its *chance*: the part of the drivers who come to it from the road that the
-vehicle is on, by the choices that the drives are made by. It says the same, and exactly.
+In a few hundred drives, the share of predictions that come is a matter of chance. So each predicted
+blockage also has its *chance*: the part of drivers on the vehicle's road who reach it, by the
+choices from which the drives are made. It measures the same, exactly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.drives.evaluation import AHEAD_MS, LATEST_MS
 from tests.drives.extract import Extract, round_of
 from tests.drives.kinds import KnownDrive, again
 
-# Told with at least this confidence, a blockage counts as told; and as certain.
+# A blockage counts as predicted, and as certain, from these confidences on.
 TOLD = 0.5
 CERTAIN = 0.9
 _GRACE_MS = 60_000
@@ -129,8 +129,8 @@ class Outcome:
     def unreliability_by_chance(self) -> float:
         """Return what the same would be on average if each came as probably as it was told.
 
-        Of a few blockages none comes as often as is told: the mean distance of a normal
-        distribution with their variance.
+        A few blockages never come exactly as often as predicted: this is the mean distance of a
+        normal distribution with their variance.
         """
         return self._mean(
             (
@@ -184,7 +184,7 @@ def judge(
             error = abs(early.entry_ms - entry.time_ms) / 1000.0
             held_up = _is_held_up(made.drive.fixes, entry.last_fix_ms)
             (result.held_up_s if held_up else result.free_s).append(error)
-            # The exit is judged by what is known at the portal, when the vehicle is lost from view.
+            # The exit is judged by the prediction at the portal, where the last fix is.
             last = _told_of(entry, entries, told, times, entry.last_fix_ms)
             if last is not None:
                 result.exits_s.append(abs(last.exit_ms - entry.exit_ms) / 1000.0)
@@ -228,7 +228,7 @@ def _entries(extract: Extract, made: KnownDrive) -> list[_Entry]:
         entry = _Entry(cover, stay.entry_ms, stay.exit_ms, stay.last_fix_ms)
         before = found[-1] if found else None
         if before and (before.obstruction_id, before.last_fix_ms) == (cover, stay.last_fix_ms):
-            # No fix came in the gap: for whoever watches, it is one passage.
+            # No fix came in the gap, so it is observed as one passage.
             found[-1] = replace(before, exit_ms=stay.exit_ms)
         else:
             found.append(entry)

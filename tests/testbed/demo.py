@@ -159,7 +159,7 @@ def _told(narrator: Narrator, control: Control, event: Event) -> list[str]:
         if event.kind == "ledger":
             return [narrator.ledger(data, control.balances(data["link"]), now_s)]
     except (OSError, ControlError):
-        # The service was killed, or has a newer plan by now: its next word will do.
+        # The service was killed, or has a newer plan by now: wait for its next event.
         return []
     tell = {
         "positions": narrator.positions,

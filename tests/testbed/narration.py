@@ -22,7 +22,7 @@ Segments = Sequence[Mapping[str, Any]]
 
 @dataclass
 class Narrator:
-    """Turns what the control service tells into lines, and leaves out what repeats."""
+    """Turns the control service's events into lines, without repetitions."""
 
     # By node number.
     names: Mapping[int, str]

@@ -195,8 +195,8 @@ class Node:
         return len(up) >= neighbours
 
 
-# What nodes are told of a hop: its rates as ceilings and its round trip, its rates as hints that
-# measuring begins with, or nothing.
+# What the nodes' configuration says of a hop: its rates as ceilings and its round trip; its rates
+# as hints from which measuring starts; or nothing.
 Told = Literal["rates", "hints", "nothing"]
 PathName = Literal["satellite", "terrestrial"]
 # A container's rights by default, as far as a node wants more.

@@ -23,11 +23,11 @@ const MOST_POINTS = 3_000;
 const MOST_FIXES = 20_000;
 /** Of more blockages, the newest are drawn. */
 const MOST_BLOCKAGES = 2_000;
-/** The service lists blockages by their entries: one that began so long before the span is found, too. */
+/** The service lists blockages by their entries: those that began this long before the span are read, too. */
 const LONGEST_MS = 24 * HOUR_MS;
-/** Of a direction of a path, only the last one that began before the span may go on in it. */
+/** For each direction of a path, only the last blockage that began before the span may continue in it. */
 const MOST_BEFORE = 20;
-/** It goes on while the vehicle drives: a short one soon, a long one when that is to be seen. */
+/** How soon a span is read again while the vehicle drives: a short one soon, a long one once it shows. */
 const SOONEST_MS = 5_000;
 const READS_IN_SPAN = 1_440;
 const LATEST_MS = 120_000;
@@ -79,7 +79,7 @@ export class History {
     return this.fromMs ?? nowMs;
   }
 
-  /** All that is kept goes on for days: it is read anew, thinner, before it has more than twice the fixes. */
+  /** The longest span grows for days: it is read again, thinner, before it has more than twice the fixes. */
   private thin(apartS: number): void {
     if (this.apartS !== undefined && apartS <= 2 * Math.max(1, this.apartS)) return;
     this.apartS = apartS;

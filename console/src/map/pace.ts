@@ -3,7 +3,7 @@
  * the page would wait for it most of the time. Without I/O and without a clock; times are ms.
  */
 
-/** What a draw takes at most without costing the page a frame of its own. */
+/** The longest draw that does not cost the page a frame. */
 const FREE_MS = 8;
 /** A longer one costs the page what it takes, and the frame in which it is shown; */
 const FRAME_MS = 1000 / 60;
@@ -13,7 +13,7 @@ const STEEPNESS = 4;
 const REST = 15;
 /** but no more than this, so that a fix is seen while it is news. */
 const LONGEST_MS = 600;
-/** The part of a new measurement in what is expected of the next draw. */
+/** The weight of a new measurement in the expected time of the next draw. */
 const GAIN = 0.3;
 
 export class Pace {

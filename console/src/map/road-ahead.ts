@@ -36,7 +36,7 @@ export function roadAhead(obstruction: Obstruction, place: Degrees): RoadAhead |
     }
   }
   const portal = nearestPlace(covered.flat(), place);
-  // Off the roads that are known: no way is drawn, only where it is.
+  // The vehicle is off the known roads: only the covered road is drawn, no way to it.
   return portal && { open: [], covered, portal };
 }
 

@@ -3,7 +3,7 @@
 import type { Blockage, Position } from "../api/types";
 import type { Degrees } from "./road-ahead";
 
-/** A fix may come so much later than one that is newer. */
+/** How much later than a newer fix an older one may come. */
 const LATE_MS = 120_000;
 /** Of a longer time without a fix, there may be some that waited for the link: they come behind newer ones. */
 const GAP_MS = 10_000;
@@ -38,7 +38,7 @@ export class Track {
     }
   }
 
-  /** From when on it has to be read, of what is wanted from a time on: what came late is found, too. */
+  /** From when on to read, if fixes from a time on are wanted: late fixes are found, too. */
   missingFrom(fromMs: number, nowMs: number): number {
     const lateMs = this.newestMs - LATE_MS;
     return Math.max(fromMs, nowMs > this.gap.untilMs ? lateMs : Math.min(lateMs, this.gap.fromMs));

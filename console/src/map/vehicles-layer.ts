@@ -4,8 +4,8 @@
  * the GPU works out where each vehicle is between its fixes. The layer in the map draws nothing there:
  * it is told the camera of each of the map's frames.
  *
- * Each vehicle is a point, and its shape is found in the square around it: without a graphics card the
- * price is by the triangle, and an instance costs as much as a draw of its own.
+ * Each vehicle is a point, and its shape is computed in the square around it: without a graphics card
+ * the cost is per triangle, and an instance costs as much as a separate draw.
  */
 
 import type { CustomLayerInterface, CustomRenderMethodInput, Map as MapLibreMap } from "maplibre-gl";

@@ -34,7 +34,7 @@ const PAGES: Record<string, ComponentType<{ route: Route }>> = {
 
 const ASK_AGAIN_MS = 5_000;
 
-/** Nobody is `undefined`. A user who may have a session is taken to have one until the service denies it. */
+/** `undefined` if no one is signed in. A user who may have a session counts as signed in until refused. */
 function whoAtFirst(): Credential | undefined {
   const token = tokenOfAddress() ?? keptToken();
   return token === undefined ? (mayBeSignedIn() ? { csrf: "" } : undefined) : { token };
@@ -86,8 +86,8 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
   useEffect(() => {
     if ("token" in credential) keepToken(credential.token);
     live.start();
-    // Until it is known who asks, nothing that needs a role is offered. A token that is not taken ends
-    // the stream of events, too.
+    // Until the caller is known, nothing that needs a role is offered. A refused token also ends the
+    // stream of events.
     let due = true;
     const ask = () => void (due && live.client.get<Session>("v1/session").then(take, () => undefined));
     const take = (found: Session) => {

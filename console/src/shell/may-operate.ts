@@ -1,4 +1,4 @@
-/** What who is signed in may do. */
+/** The rights of the caller who is signed in. */
 
 import { useContext } from "preact/hooks";
 import type { Session } from "../api/types";
@@ -6,18 +6,18 @@ import { SessionContext } from "./context";
 
 type May = (session: Session) => boolean;
 
-/** Tells whether who is signed in may do something; nothing, until it is known who that is. */
+/** Tells whether the caller may do something; undefined until the caller is known. */
 export function useMay(may: May): boolean {
   const session = useContext(SessionContext);
   return session !== undefined && may(session);
 }
 
-/** Tells whether who is signed in may change how beams are run. */
+/** Tells whether the caller may change how beams are run. */
 export function useMayOperate(): boolean {
   return useMay(operates);
 }
 
-/** Tells whether who is signed in may change what is its tenant's own, if it is a tenant's. */
+/** Tells whether the caller may change objects of its tenant, if it has one. */
 export function useMayOperateOwn(): boolean {
   return useMay(isOperator);
 }

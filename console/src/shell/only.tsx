@@ -5,12 +5,12 @@ import { SessionContext } from "./context";
 
 interface Props {
   may: (session: Session) => boolean;
-  /** What those are told who may not. */
+  /** Shown to callers who may not. */
   otherwise: string;
   children?: ComponentChildren;
 }
 
-/** What only some may do; nothing, until it is known who asks. */
+/** Content for some callers only; empty until the caller is known. */
 export function Only({ may, otherwise, children }: Props) {
   const session = useContext(SessionContext);
   if (!session) return null;

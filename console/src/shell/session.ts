@@ -1,8 +1,8 @@
 /**
  * Who is signed in. A token is in memory, and in the tab's session storage, so that a reload need
  * not ask again; it ends with the tab, and is in no cookie and no address, so no other site can use
- * it. A user's session is in a cookie that no script reads: what is kept here is only that there may
- * be one, so that a browser without asks nothing before it shows the page.
+ * it. A user's session is in a cookie that no script can read: only the fact that there may be one is
+ * stored here, so that a browser without one makes no request before it shows the page.
  */
 
 const KEY = "underpass-token";

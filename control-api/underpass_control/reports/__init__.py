@@ -1,1 +1,1 @@
-"""What nodes report, as their gateways post it."""
+"""The reports of nodes, as their gateways post them."""

@@ -1,4 +1,4 @@
-"""Reports taken in: read, sorted, stored in one transaction, told."""
+"""The intake of reports: read, sorted, stored in one transaction, and announced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from underpass_control.storage.positions import PositionWriter
 
 
 class TooManyError(ValueError):
-    """The post has more in it than is taken in at once."""
+    """The post has more than may be taken in at once."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Refused:
 class Intake:
     """Takes in what gateways post.
 
-    A report that comes again changes nothing: positions and announcements are known by their
-    times, blockages by their entries, link states and counts by their order among those of a run.
+    A repeated report changes nothing: positions and announcements are identified by their times,
+    blockages by their entries, link states and counts by their order within a run.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Intake:
         metrics: Metrics,
         show_terminal: Callable[[Any], dict[str, Any]],
     ) -> None:
-        """Take, too, how a terminal's row is shown where it has changed."""
+        """Also take the function that renders a changed terminal's row."""
         self._database = database
         self._changes = changes
         self._writer = writer
@@ -76,8 +76,8 @@ class Intake:
 
         Raises:
             TooManyError: Too many links; nothing was stored.
-            BusyError, DatabaseLostError, IntegrityError: Not all is stored; the same may be sent
-                again.
+            BusyError, DatabaseLostError, IntegrityError: Not all is stored; the same post may be
+                sent again.
         """
         read, refused = _read(post)
         sorter, moves = await self._sorter(post.node, received_ms, read, by_operator=by_operator)
@@ -102,7 +102,7 @@ class Intake:
         *,
         by_operator: bool,
     ) -> tuple[Sorter, dict[int, Proof]]:
-        """Return what sorts a post, with the terminals that prove to have moved to its gateway."""
+        """Return the sorter of a post, which knows terminals that proved a move to its gateway."""
         named = {node for _, entry in read for node in _named(entry)}
         if len(named) > MOST_LINKS:
             raise TooManyError(f"more than {MOST_LINKS} terminals in one post")
@@ -167,7 +167,7 @@ class Intake:
         newest: Iterable[LinkState],
         moves: Mapping[int, Proof],
     ) -> None:
-        """Learn which gateway terminals are at."""
+        """Learn at which gateway terminals are."""
         heard = {state.terminal: state.received_ms for state in newest if _is_own(state)}
         spoken_of = {state.terminal for state in newest} - heard.keys()
         rows = await attachments.learn(
@@ -242,7 +242,7 @@ def _named(entry: messages.ReportEntry) -> Iterable[int]:
 async def _beam_paths(
     connection: AsyncConnection, seen: Iterable[blockages.Observed], newest: Iterable[LinkState]
 ) -> dict[tuple[int, str], str]:
-    """Return the paths that follow the beam's plan, as far as these may be of others."""
+    """Return the paths that follow the beam's plan, if some reports may be of other paths."""
     terminals = list({one.terminal for one in seen})
     known = await links.of_terminals(connection, terminals) if terminals else {}
     known |= {state.key: state for state in newest}
@@ -250,7 +250,7 @@ async def _beam_paths(
 
 
 async def _newest(connection: AsyncConnection, states: Iterable[LinkState]) -> list[LinkState]:
-    """Return of each link the newest of the states, if it is later than what is stored."""
+    """Return the newest state of each link, if it is later than the stored one."""
     newest: dict[tuple[int, str], LinkState] = {}
     for state in states:
         if state.replaces(newest.get(state.key)):

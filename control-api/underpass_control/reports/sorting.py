@@ -1,4 +1,4 @@
-"""A post's reports, sorted into what each kind becomes, and those that are refused."""
+"""Sorts a post's reports by what they become, and separates refused ones."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from underpass_control.storage.positions import Position
 from underpass_control.storage.settings import Reported, ReportedState
 from underpass_control.storage.usage import Count
 
-# Links in all of a post's reports: what it costs to take it in.
+# The most links in all of a post's reports, which bounds its cost.
 MOST_LINKS = 20_000
 
-# Paths beside the beam's that are shown of a link, and what they may have as JSON, as may its
-# classes: a link is told in one change (`underpass_control.storage.changes`), however long their
-# names are, and a character of a name may take twelve bytes.
+# The most paths beside the beam's that are shown of a link, and their size limit as JSON, which
+# also holds for its classes. A link has to fit into one change
+# (`underpass_control.storage.changes`), and a character of a name may take twelve bytes.
 _MOST_OTHER_PATHS = 8
 _MOST_LISTED_BYTES = 1_800
 
@@ -36,7 +36,7 @@ class RefusedError(ValueError):
 
 
 class Carries(TypedDict):
-    """What a link carries: members that states and counts have in common."""
+    """The capacity of a link: members that states and counts share."""
 
     efficiency: float
     efficiency_told: bool
@@ -46,7 +46,7 @@ class Carries(TypedDict):
 
 @dataclass
 class Sorted:
-    """What a post's reports become."""
+    """The results of a post's reports."""
 
     states: list[LinkState] = field(default_factory=list)
     # By terminal, direction and the time of the report.
@@ -58,9 +58,9 @@ class Sorted:
     announcements: list[Announced] = field(default_factory=list)
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     settings: list[Reported] = field(default_factory=list)
-    # Of links to terminals that are not known: they may be set later.
+    # The number of links to unknown terminals, which may be set later.
     strangers: set[int] = field(default_factory=set)
-    # Of links to terminals that are at other gateways: a gateway may be configured for them all.
+    # The number of links to terminals at other gateways: a gateway may be configured for them all.
     elsewhere: set[int] = field(default_factory=set)
     # Measured capacities that no beam can have.
     implausible: int = 0
@@ -120,7 +120,7 @@ class Sorter:
                 elsewhere.add(link.terminal)
                 continue
             of_terminals[link.terminal].append(link)
-            # Of several paths to a terminal the beam's is the one that follows its plan.
+            # Of several paths to a terminal, the beam's is the one that follows its plan.
             other = links.get(link.terminal)
             if other is None or (other.plan_version is None and link.plan_version is not None):
                 links[link.terminal] = link
@@ -264,7 +264,7 @@ class Sorter:
         )
 
     def _may_speak_of(self, node: int, terminal: int, direction: str) -> None:
-        """Make sure that a node sends on a link: a gateway forward, a terminal on its own."""
+        """Check that a node sends on a link: a gateway forward, a terminal on its return link."""
         if node == self.gateway:
             if direction != "forward":
                 raise RefusedError(f"gateway {node} does not send on terminal {terminal}'s return")
@@ -275,7 +275,7 @@ class Sorter:
         return self.by_operator or self.attachments[terminal].allows(self.gateway, at_ms)
 
     def _is_here(self, node: int, at_ms: int) -> None:
-        """Make sure that a terminal is, or was at a time, at the gateway that speaks for it."""
+        """Check that a terminal is, or was at a time, at the gateway that reports for it."""
         if node != self.gateway and not self._allows(node, at_ms):
             where = self.attachments[node].serving
             raise RefusedError(f"terminal {node} is at gateway {where}, not {self.gateway}")
@@ -304,13 +304,13 @@ def _count(
 
 
 def _figures(link: messages.LinkReport, others: Sequence[messages.LinkReport]) -> str | None:
-    """Return what is known of a link beyond what plans go by, and of its other paths, as JSON."""
+    """Return the figures of a link that plans do not use, and its other paths, as JSON."""
     if link.figures is None:
         return None
     if not others:
         text = link.figures.model_dump_json(exclude_none=True)
         if text.isascii():
-            # As nearly all are: eight classes have no more bytes.
+            # The usual case: eight classes have no more bytes.
             return text
     known = link.figures.model_dump(exclude_none=True)
     known["classes"] = _first(known["classes"])
@@ -320,7 +320,7 @@ def _figures(link: messages.LinkReport, others: Sequence[messages.LinkReport]) -
 
 
 def _first(many: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first ones, as many as have no more bytes than may be listed."""
+    """Return the first ones, up to the size limit of a list."""
     found, room = [], _MOST_LISTED_BYTES
     for one in many:
         room -= len(json.dumps(one))
@@ -331,7 +331,7 @@ def _first(many: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _of_path(link: messages.LinkReport) -> dict[str, Any]:
-    """Return what is shown of a path that is not the beam's own."""
+    """Return a path that is not the beam's own, as it is shown."""
     shown = {
         "path": link.path,
         "state": link.state,
@@ -345,7 +345,7 @@ def _of_path(link: messages.LinkReport) -> dict[str, Any]:
 
 
 def _carries(link: messages.LinkReport) -> Carries:
-    """Return what a link carries, as its node was told and has measured."""
+    """Return the capacity of a link, as set or measured at its node."""
     measured = link.measured
     if measured is not None and not measured.is_plausible:
         measured = None

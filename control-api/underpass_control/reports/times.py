@@ -14,8 +14,8 @@ class TimeError(ValueError):
 def of_status(status: StatusReport, age_ms: int, received_ms: int) -> int:
     """Return when a status was made.
 
-    The node's clock tells it, if it is known how far it is off, or that it is synchronised. Else
-    the age of the report does, which every hand that it went through has added to.
+    It is taken from the node's clock if that is synchronised or its offset is known. Otherwise it
+    is computed from the report's age, to which each node on the way has added.
 
     Raises:
         TimeError: It cannot be.

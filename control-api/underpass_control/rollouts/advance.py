@@ -1,7 +1,7 @@
-"""Looks every few seconds how far rollouts are, and has them go on.
+"""Checks every few seconds how far rollouts are, and advances them.
 
-Every process looks. What is to be done is found out by reading; only then is the rollout locked,
-and looked at again, so that one process does it.
+Every process does so. It first reads whether there is anything to do; only then does it lock the
+rollout and check again, so that one process does the work.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _MOST_REASON = 1_000
 async def advance_for_ever(
     database: Database, changes: Changes, metrics: Metrics, every_s: float
 ) -> None:
-    """Look, now and so often, until cancelled."""
+    """Look now and repeatedly, until cancelled."""
     await repeat("rollouts do not go on", every_s, lambda: advance(database, changes, metrics))
 
 
 async def advance(database: Database, changes: Changes, metrics: Metrics) -> None:
-    """Have every rollout go on as far as it does now."""
+    """Advance every rollout as far as it can go now."""
     async with database.reading() as connection:
         numbers = await rollouts.numbers(connection)
     for number in numbers:
@@ -48,7 +48,7 @@ async def advance(database: Database, changes: Changes, metrics: Metrics) -> Non
         except DatabaseLostError:
             raise
         except Exception:
-            # It is tried again at the next look; the others go on meanwhile.
+            # It is tried again at the next look; the other rollouts continue.
             _LOG.exception("a rollout does not go on", rollout=number)
 
 
@@ -97,7 +97,7 @@ class _Turn:
     async def begun(
         cls, connection: AsyncConnection, publish: Publish, number: int, now_ms: int
     ) -> _Turn | None:
-        """Return a look at a rollout that is locked; None if it is there no more."""
+        """Return a look at a rollout that is now locked; None if it no longer exists."""
         row = await rollouts.lock(connection, number)
         if row is None:
             return None
@@ -144,7 +144,7 @@ class _Turn:
         self._publish(rollouts.change_of(row, action))
 
     async def _tell_stopped(self, row: Row[Any], metrics: Metrics) -> None:
-        """Have the targets of alerts told: in the transaction that stops it, and so once."""
+        """Notify the targets of alerts, in the transaction that stops it, and so only once."""
         about = {
             "id": row.id,
             "name": row.name,
@@ -214,7 +214,7 @@ class _Turn:
         return version
 
     async def _restore(self) -> None:
-        """Set the former settings of some terminals again; with the last ones, it is aborted."""
+        """Restore the former settings of some terminals; after the last ones, it is aborted."""
         some = self._to_restore[:AT_ONCE]
         restored = []
         for one in some:

@@ -1,4 +1,4 @@
-"""What a rollout's change makes of a terminal's settings."""
+"""A terminal's settings after a rollout's change."""
 
 from __future__ import annotations
 

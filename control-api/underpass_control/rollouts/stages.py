@@ -1,9 +1,9 @@
-"""How a rollout goes on: pure, from what its terminals have said and the time.
+"""How a rollout goes on: pure functions of its terminals' reports and the time.
 
-A stage has so many terminals; the last one has all that are left. The next one begins when all of
-the stages so far have confirmed and have held for a time. A terminal that says nothing for long is
-waited for no more: others take its place, so that a stage is not passed without having been tried,
-and what it says later counts all the same.
+Each stage has a number of terminals; the last one has all that are left. The next stage begins when
+all terminals so far have confirmed, and have kept the change for a time. A terminal that reports
+nothing for long is no longer awaited: another takes its place, so that no stage passes untested.
+Its later reports still count.
 
 Times are UTC in ms since the Unix epoch.
 """
@@ -29,7 +29,7 @@ class State(StrEnum):
     DONE = "done"
 
 
-# Nothing more happens to those.
+# The final states.
 ENDED = frozenset({State.ABORTED, State.DONE})
 
 
@@ -45,7 +45,7 @@ class Progress(StrEnum):
     CONFIRMED = "confirmed"
     REFUSED = "refused"
     ROLLED_BACK = "rolled-back"
-    # Somebody has set something else, or the terminal has left the tenant.
+    # Other settings have been made meanwhile, or the terminal has left the tenant.
     REPLACED = "replaced"
     # The former settings have been set again.
     RESTORED = "restored"
@@ -68,13 +68,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an operator has said of a rollout.
+    """The terms of a rollout, as an operator has set them.
 
     Attributes:
         sizes: the terminals of each stage but the last, which has the rest.
         hold_ms: for how long all have to have confirmed before the next stage.
-        wait_ms: for how long a terminal that says nothing holds up the others.
-        most_failures: the rollout stops beyond.
+        wait_ms: for how long a silent terminal delays the others.
+        most_failures: with more failures, the rollout stops.
     """
 
     sizes: tuple[int, ...]
@@ -85,7 +85,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to be done now: terminals to be set, and how the rollout is then."""
+    """The next step: the terminals to set, and the rollout's state afterwards."""
 
     state: State
     stage: int
@@ -94,7 +94,7 @@ class Step:
 
 
 def next_step(terms: Terms, stage: int, members: Sequence[Member], now_ms: int) -> Step:
-    """Return how a rollout goes on that runs; `members` are in their order."""
+    """Return the next step of a running rollout; `members` are in order."""
     failed = [one for one in members if one.progress in FAILED]
     if len(failed) > terms.most_failures:
         return Step(State.STOPPED, stage, reason=_why(failed))
@@ -116,7 +116,7 @@ def next_step(terms: Terms, stage: int, members: Sequence[Member], now_ms: int) 
 
 
 def is_late(member: Member, terms: Terms, now_ms: int) -> bool:
-    """Tell whether a terminal has said nothing for so long that others go on without it."""
+    """Tell whether a terminal has been silent for so long that the others continue without it."""
     return member.progress in WAITS and now_ms - (member.sent_ms or 0) >= terms.wait_ms
 
 

@@ -1,4 +1,4 @@
-"""Alerts: rules, what fires, who is told, and messages that wait to be sent."""
+"""Alerts: rules, firing alerts, targets, and messages that wait to be sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from underpass_control.storage.models import (
     AlertTarget,
 )
 
-# What waits to be sent to a target; what comes then is not sent to it at all.
+# The most messages that wait for a target; further ones are not sent to it.
 MOST_WAITING = 2_000
 # Alerts in one transaction: others write between two, and no statement has too many parameters.
 AT_ONCE = 500
@@ -51,7 +51,7 @@ async def firing(connection: AsyncConnection) -> dict[int, Firing]:
     """Return the alerts that fire, by number."""
     columns = (Alert.id, Alert.rule_id, Alert.terminal, Alert.link, Alert.gone_ms)
     rows = await connection.execute(select(*columns).where(Alert.resolved_ms.is_(None)))
-    # A rule that has been deleted has no number that another one has.
+    # The number of a deleted rule is never used again.
     return {
         row.id: Firing(Subject(row.rule_id or 0, row.terminal, row.link), row.gone_ms)
         for row in rows
@@ -148,7 +148,7 @@ async def page(
 
 
 async def tell(connection: AsyncConnection, news: Sequence[News], now_ms: int) -> int:
-    """Have all targets told; return how many messages there is no room for."""
+    """Queue messages to all targets; return how many there is no room for."""
     if not news:
         return 0
     rows = await connection.execute(
@@ -175,7 +175,7 @@ async def tell(connection: AsyncConnection, news: Sequence[News], now_ms: int) -
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a target is to be told now, for the so-manieth time."""
+    """A message that is due for a target; `tries` includes the present one."""
 
     id: int
     target: int
@@ -186,7 +186,7 @@ class Message:
 
 
 async def due(connection: AsyncConnection, now_ms: int) -> set[int]:
-    """Return the targets that are to be told something now."""
+    """Return the targets with a message due now."""
     query = select(AlertMessage.target_id).where(AlertMessage.next_ms <= now_ms).distinct()
     return set((await connection.scalars(query)).all())
 
@@ -201,7 +201,7 @@ async def claim(
         .order_by(AlertMessage.next_ms, AlertMessage.id)
         .limit(1)
     )
-    # The condition once more: another process may have taken it meanwhile.
+    # Check the condition again: another process may have claimed it meanwhile.
     claimed = (
         update(AlertMessage)
         .where(AlertMessage.id == first.scalar_subquery(), AlertMessage.next_ms <= now_ms)
@@ -232,10 +232,10 @@ async def failed(
     now_ms: int,
     wait_ms: Callable[[int], int],
 ) -> None:
-    """Store that a target has not taken a message, and put off all that it is to be told.
+    """Store that a target has not accepted a message, and postpone all messages to it.
 
-    `wait_ms` says for how long, by how often in a row that happened: to the target, which may be
-    away, and to the message, which may be what it does not take.
+    `wait_ms` gives the wait for a number of failures in a row: of the target, which may be away,
+    and of the message, which the target may refuse.
     """
     changed = (
         update(AlertTarget)

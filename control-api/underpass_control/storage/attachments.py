@@ -1,9 +1,9 @@
-"""Which gateway each terminal is at, and what moves it to another.
+"""Which gateway each terminal is at, and how it moves to another.
 
-A terminal is at the gateway that an operator names, or else at the first one that posts what the
-terminal says itself. From there only an operator or the terminal moves it: a gateway's token is
-worth the terminals that are at it. What moves a terminal is its *proof*: a MAC, made with its own
-token, of the gateway and a time.
+A terminal is at the gateway that an operator names, or otherwise at the first one that posts the
+terminal's own reports. From there only an operator or the terminal can move it, so a gateway's
+token gives power only over the terminals at it. A terminal moves by its *proof*: a MAC of the
+gateway and a time, made with its own token.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from underpass_control.access.tokens import is_in_force
 from underpass_control.roles import Role
 from underpass_control.storage.models import Terminal, Token
 
-# The gateway that a terminal is at, and its plans go to, if there is one.
+# The gateway that a terminal is at, and to which its plans are sent, if there is one.
 SERVED_BY: ColumnElement[int | None] = func.coalesce(Terminal.gateway, Terminal.heard_by)
-# Tokens of one terminal that its proof is tried with: an old and a new one, usually.
+# The most tokens of a terminal with which its proof is checked; usually an old and a new one.
 _MOST_TOKENS = 4
 
 
@@ -35,8 +35,8 @@ class Attachment:
         gateway: that an operator has named.
         heard_by: by which it was heard.
         former: where it was before.
-        since_ms: from when on it is where it is; None while it has not been heard itself, only
-            been spoken of by a gateway.
+        since_ms: since when it is at its gateway; None while only a gateway has reported of it,
+            not the terminal itself.
     """
 
     gateway: int | None = None
@@ -46,16 +46,16 @@ class Attachment:
 
     @property
     def serving(self) -> int | None:
-        """Where it is, as far as is known."""
+        """The gateway that it is at, as far as is known."""
         return self.heard_by if self.gateway is None else self.gateway
 
     def allows(self, gateway: int, at_ms: int) -> bool:
-        """Tell whether a gateway may report of the terminal, and what it said at a time."""
+        """Tell whether a gateway may report of the terminal as of a time."""
         if self.serving in (None, gateway):
             return True
         if self.gateway is None and self.since_ms is None:
             return True
-        # What it said before it moved comes late, by the gateway that it has left.
+        # Reports from before its move may come late, by its former gateway.
         return gateway == self.former and self.since_ms is not None and at_ms < self.since_ms
 
     def moved(self, gateway: int, at_ms: int) -> Attachment:
@@ -73,7 +73,7 @@ class Proof:
     mac: bytes
 
     def moves(self, attachment: Attachment) -> bool:
-        """Tell whether it says anything new: an old one, sent again, does not."""
+        """Tell whether it moves the terminal; an old proof that is sent again does not."""
         return (
             attachment.gateway is None
             and attachment.heard_by != self.gateway
@@ -82,9 +82,9 @@ class Proof:
 
 
 def mac_of(digest: bytes, terminal: int, gateway: int, time_ms: int) -> bytes:
-    """Return what a terminal proves with that it is at a gateway (RFC 2104, with SHA-256).
+    """Return the MAC by which a terminal proves its gateway (RFC 2104, with SHA-256).
 
-    `digest` is what is kept of its token.
+    `digest` is the stored hash of its token.
     """
     text = f"underpass gateway {terminal} {gateway} {time_ms}"
     return hmac.digest(digest, text.encode(), hashlib.sha256)

@@ -18,14 +18,14 @@ from underpass_control.storage.membership import among
 from underpass_control.storage.models import Blockage as Table
 from underpass_control.storage.models import LinkState, PredictedBlockage, Terminal
 
-# No expected entry is further off than this.
+# The largest distance between an expected and an observed entry.
 _LONGEST_MS = 2 * 3_600_000
 # Observed blockages of one statement: SQLite takes expressions of a depth of 1,000.
 _AT_ONCE = 100
-# The sources that observe a link; a plan or an operator only says that it is not to be used.
+# The sources that observe a link; a plan or an operator only forbids its use.
 _SENSED = frozenset({"modem", "probing"})
-# Joins what is known of the links, and tells of the beam whether a blockage is of its path. Where
-# no path follows a plan nobody knows which one that is.
+# Joins the links' states, and tells whether a blockage is on the beam's path. If no path follows a
+# plan, it is unknown which one is the beam's.
 SAME_LINK = and_(LinkState.terminal == Table.terminal, LinkState.link == Table.link)
 OF_BEAM = or_(LinkState.plan.is_(None), LinkState.path == Table.path)
 
@@ -52,16 +52,16 @@ class Observed:
 
     @property
     def is_sensed(self) -> bool:
-        """Whether the link itself has said so, not a plan or an operator."""
+        """Whether it was observed on the link itself, not set by a plan or an operator."""
         return self.source in _SENSED
 
     def is_beside(self, beam_paths: BeamPaths) -> bool:
-        """Tell whether it is of another path than the beam's: that tells nothing of the beam."""
+        """Tell whether it is on another path than the beam's, and so does not concern the beam."""
         return beam_paths.get((self.terminal, self.link), self.path) != self.path
 
     @property
     def key(self) -> tuple[int, str, str, int]:
-        """What makes two reports ones of the same blockage."""
+        """The key by which two reports are of the same blockage."""
         return self.terminal, self.link, self.path, self.entry_ms
 
 
@@ -81,7 +81,7 @@ _PUT = BulkInsert(
 async def observe(
     connection: AsyncConnection, reports: Iterable[Observed], beam_paths: BeamPaths
 ) -> list[Observed]:
-    """Store what was observed, with what had been expected of it; return what is new in it."""
+    """Store observed blockages with their expectations; return the new or changed ones."""
     merged: dict[tuple[int, str, str, int], Observed] = {}
     for report in reports:
         known = merged.get(report.key)
@@ -179,7 +179,7 @@ async def _expected(
 ) -> dict[int, list[Any]]:
     """Return what was expected of the terminals, about the times of what was observed.
 
-    About each of them by itself: one that is told after months costs no more than another.
+    Each is looked up by itself, so one that is reported after months costs no more than another.
     """
     told = sorted({(one.terminal, one.entry_ms) for one in observed if one.is_sensed})
     found: dict[int, dict[int, Any]] = {}

@@ -1,4 +1,4 @@
-"""What has changed, told to every process over the database.
+"""Changes, announced to every process through the database.
 
 A change is announced in the transaction that makes it. PostgreSQL passes it on to all processes
 that listen (LISTEN, NOTIFY), this one included, once the transaction is committed and in the order
@@ -39,7 +39,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class RevisionError(RuntimeError):
-    """What was to be changed is not at the revision that the caller knows."""
+    """The object to change is not at the revision that the caller shows."""
 
 
 Change = Mapping[str, Any]
@@ -67,7 +67,7 @@ class Changes:
     def __init__(
         self, database: Database, tell: Callable[[str], None], interrupted: Callable[[], None]
     ) -> None:
-        """Take who is told of each change, as JSON, and of a time in which some were missed."""
+        """Take the functions to call with each change, as JSON, and after missed changes."""
         self._database = database
         self._tell = tell
         self._interrupted = interrupted
@@ -89,7 +89,7 @@ class Changes:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, Publish]]:
-        """Begin; what is published meanwhile is told once it is committed, and not otherwise.
+        """Begin; changes published meanwhile are announced only if it is committed.
 
         Each change gets an `event_id`, the same for all processes that are told of it.
         """
@@ -151,7 +151,7 @@ class Changes:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_CHECK_EVERY_S):
                         await lost.wait()
-                # A host that has vanished closes no connection; only a query finds out.
+                # A host that vanishes does not close its connections; only a query detects that.
                 await connection.execute("SELECT 1", timeout=_CHECK_EVERY_S)
         finally:
             connection.terminate()

@@ -1,4 +1,4 @@
-"""What was expected of blockages, as it was last expected before they came."""
+"""Expected blockages, as last expected before they came."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ async def keep(
     expected: Mapping[int, Sequence[Blockage]],
     now_ms: int,
 ) -> Kept:
-    """Store what is expected of a beam's terminals now, instead of what was.
+    """Store the present expectations of a beam's terminals, instead of the former ones.
 
-    Of others nothing is stored: one may have been deleted, which a planner learns a little later.
-    An entry that has come stays as it was last expected: that is what observations are compared
-    with. What is not expected any more has passed, or, if it was still ahead, is withdrawn.
+    Nothing is stored for unknown terminals: one may have been deleted, which a planner learns a
+    little later. An expectation whose entry has come stays unchanged, since observations are
+    compared with it. One that is no longer expected has passed, or is withdrawn if it was ahead.
     """
     rows = await connection.execute(
         select(Table.__table__)
@@ -95,7 +95,7 @@ async def keep(
     ]
     if new:
         named = {one["terminal"] for one in new}
-        # Locked against being deleted until the rows are there.
+        # Lock the terminals against deletion until the rows are stored.
         members = select(Terminal.node).where(among(beam, named))
         locked = members.with_for_update(read=True, key_share=True)
         mine = set(await connection.scalars(locked))

@@ -1,10 +1,10 @@
-"""The ledger as it is stored: entries, never changed, and the open lots that they come to.
+"""The stored ledger: entries, which never change, and the open lots that result from them.
 
-Old entries are deleted, the first ones first. What they came to is kept as the opening lots, which
-the entries behind them go on from: so balances and audit stay exact, to the bit.
+Old entries are deleted, oldest first. Their result is kept as the opening lots, from which the
+later entries continue. So balances and audit stay exact, to the bit.
 
-Whoever writes the ledger of a beam's link first changes its row in `settled` (`advance`, `hold`),
-in the same transaction: so writers follow each other, and entries are in the order of their ids.
+A transaction that writes the ledger of a beam's link first changes its row in `settled` (`advance`,
+`hold`). So writers take turns, and entries are in the order of their ids.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from underpass_control.storage.models import (
 _POSTINGS = BulkInsert(LedgerPosting, ("entry_id", "terminal", "bits"))
 _LOTS = BulkInsert(LedgerLot, ("beam_id", "link", "terminal", "since_ms", "bits"))
 _OPENING = BulkInsert(LedgerOpening, ("beam_id", "link", "terminal", "since_ms", "bits"))
-# Entries that are deleted with one reading of what those before came to.
+# Entries that are deleted per reading of the opening lots.
 _PRUNED_AT_ONCE = 100
 # Postings in a page of entries: a beam of 10,000 terminals has as many in one entry.
 _MOST_POSTINGS = 20_000
 
 
 class PruneError(RuntimeError):
-    """What is old could not be deleted this time; the text says why."""
+    """Old entries could not be deleted this time; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ async def begin(
 
 
 async def advance(connection: AsyncConnection, mark: Mark, until_ms: int, fence: int) -> bool:
-    """Settle up to a time, if the ledger is still as the mark says and no higher fence is known.
+    """Settle up to a time, if the ledger still matches the mark and no higher fence is known.
 
-    Return whether it was so; otherwise nothing may be written.
+    Return whether that was so; otherwise nothing may be written.
     """
     result = await connection.execute(
         update(Settled)
@@ -153,7 +153,7 @@ async def lots_of(connection: AsyncConnection, beam: str, link: Link) -> dict[st
 async def opening_of(
     connection: AsyncConnection, beam: str, link: Link
 ) -> dict[str, tuple[Lot, ...]]:
-    """Return the lots that the deleted entries came to, of each terminal, oldest first."""
+    """Return the opening lots of each terminal, left by deleted entries, oldest first."""
     return await _lots(connection, LedgerOpening, beam, link)
 
 
@@ -161,7 +161,7 @@ async def ledger_of(connection: AsyncConnection, beam: str, link: Link) -> Ledge
     """Return the ledger of a link of a beam, as its entries have left it.
 
     Raises:
-        LedgerError: What is stored cannot be: `underpass-control ledger check` says more.
+        LedgerError: The stored ledger is impossible: `underpass-control ledger check` says more.
     """
     return Ledger(await lots_of(connection, beam, link))
 
@@ -204,7 +204,7 @@ async def write(
 
 
 async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
-    """Delete the first entries, those that ended before a time; keep what they came to.
+    """Delete the first entries, those that ended before a time; keep their opening lots.
 
     Returns:
         How many rows: entries and postings. At least `limit` if there may be more.
@@ -232,7 +232,7 @@ async def _prune_some(connection: AsyncConnection, beam: str, link: Link, before
     gone = await connection.execute(delete(LedgerEntry).where(LedgerEntry.id.in_(ids)))
     if gone.rowcount != len(ids):
         raise PruneError(f"another process deletes entries of {beam}, {link.value}")
-    # Read behind the deletion: who deleted before has ended, and what it left is seen.
+    # Read after the deletion: an earlier deleting process has ended, and its result is visible.
     ledger = Ledger(await opening_of(connection, beam, link))
     for one in old:
         ledger.apply(one.entry())
@@ -332,7 +332,7 @@ async def replay(
 
 
 async def books(connection: AsyncConnection) -> list[tuple[str, Link]]:
-    """Return all beams and links that have entries, or lots that such came to."""
+    """Return all beams and links that have entries or opening lots."""
     of_entries = select(LedgerEntry.beam_id, LedgerEntry.link)
     of_lots = select(LedgerLot.beam_id, LedgerLot.link)
     of_opening = select(LedgerOpening.beam_id, LedgerOpening.link)

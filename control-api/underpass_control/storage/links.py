@@ -1,4 +1,4 @@
-"""What links do: the newest report of each direction of each terminal's link."""
+"""The states of links: the newest report of each direction of each terminal's link."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from underpass_control.storage.membership import among
 from underpass_control.storage.models import LinkState as Table
 from underpass_control.storage.models import Terminal
 
-# A link that one node has down may be up at another, which the terminal has moved to: it counts
-# only once the other has said nothing for so long. Idle links are reported each 10 s.
+# A link that is down at one node may be up at another, to which the terminal has moved: the former
+# counts only once the other has been silent for this long. Idle links are reported every 10 s.
 _MOVED_AFTER_MS = 25_000
 
 
@@ -58,7 +58,7 @@ class LinkState:
         return self.terminal, self.link
 
     def replaces(self, known: LinkState | None) -> bool:
-        """Tell whether it is later than what is known, and counts in its place."""
+        """Tell whether it is later than the known state, and replaces it."""
         if known is None:
             return True
         if known.node == self.node:

@@ -1,4 +1,4 @@
-"""Position reports: taken in by the thousand, read by terminal and time."""
+"""Position reports: stored in large numbers, read by terminal and time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _INSERT = BulkInsert(PositionReport, Position._fields, "DO NOTHING")
 
 
 class BusyError(RuntimeError):
-    """More reports wait to be stored than may, of all or of one party."""
+    """Too many reports wait to be stored, in all or of one party."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class PositionWriter:
     async def store(self, positions: Sequence[Position], party: Hashable = None) -> None:
         """Return when the reports are committed; those already there are left as they are.
 
-        Where it is said whose they are, no party has more waiting than there is room left for: it
+        If the party is given, it may have at most as many waiting as there is room left, so it
         cannot lock the others out.
 
         Raises:
@@ -141,7 +141,7 @@ class PositionWriter:
                 batch.stored.set_result(None)
 
     async def _separately(self, batches: Sequence[_Batch], error: Exception) -> None:
-        """Find whose reports were at fault: the others must not suffer for them."""
+        """Store each batch separately, so that only the callers with wrong reports get an error."""
         if len(batches) == 1 or isinstance(error, DatabaseLostError):
             for batch in batches:
                 _fail(batch, error)
@@ -156,7 +156,7 @@ class PositionWriter:
 def _told(positions: Iterable[Position]) -> Iterator[Change]:
     """Return the positions in order of time, each once, some in each change.
 
-    A road is recognised by several fixes in a row: the newest one alone predicts nothing.
+    All of them are announced: a road is recognised only from several fixes in a row.
     """
     stored: dict[tuple[int, int], Position] = {}
     for one in positions:

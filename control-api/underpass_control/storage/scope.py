@@ -1,9 +1,9 @@
-"""Rows that a tenant may see: every statement is restricted here, whoever writes it.
+"""The rows that a tenant may see: every statement is restricted here, wherever it is written.
 
-While a request of a tenant's caller is worked on, each connection to the database carries the
-tenant, and each SELECT, UPDATE and DELETE on it, inner ones included, gets conditions for all
-tables that it names. A table without a rule, and SQL as text, are refused: what has been forgotten
-here shows nothing rather than everything.
+During a request of a tenant's caller, each connection to the database carries the tenant. Each
+SELECT, UPDATE and DELETE on it, inner ones included, gets conditions for all tables that it names.
+Tables without a rule, and SQL as text, are refused: a table forgotten here shows nothing rather
+than everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlalchemy.sql.visitors import ExternallyTraversible, cloned_traverse
 from underpass_control.storage.models import Terminal, User
 
 OPTION = "underpass_tenant"
-# Tables of which everybody may see all, as far as an endpoint shows it.
+# Tables whose rows all tenants may see, as far as an endpoint shows them.
 SHARED = frozenset({"beam", "capacity_step", "map_tile", "obstruction", "plan", "tileset"})
 # The column that has the tenant.
 OF_TENANT = {
@@ -51,9 +51,9 @@ OF_TERMINAL = {
     "terminal_settings": "terminal",
     "terminal_tag": "terminal",
 }
-# The column that says until when something of a terminal was so; NULL: it is so still. What was
-# over when the terminal came to its tenant is not for that one. What else there is of a terminal is
-# as it is now, and goes with it.
+# The column with the end of something about a terminal; NULL: it lasts. Rows that ended before the
+# terminal came to its tenant are not for that tenant. All other rows of a terminal describe its
+# present state, and move with it.
 RECORDED_UNTIL = {
     "alert": "resolved_ms",
     "announcement": "announced_ms",
@@ -63,12 +63,12 @@ RECORDED_UNTIL = {
     "position_report": "time_ms",
     "predicted_blockage": "exit_ms",
 }
-# Queries of these find rows by terminals anyhow, and are to stop at the first one or the last.
+# Queries of these tables find rows by terminal in any case, and should stop at the first or last.
 _ASKED_BY_TERMINAL = frozenset({"position_report"})
 assert RECORDED_UNTIL.keys() >= _ASKED_BY_TERMINAL, "nothing else restricts them"
 # The column that has a user.
 OF_USER = {"user_session": "user_id"}
-# Nothing of these is for a tenant: what is lent and owed tells of others.
+# Tables hidden from tenants: lending and debts would tell about others.
 REFUSED = frozenset(
     {
         "acknowledgement",
@@ -119,7 +119,7 @@ def restrict(
     params: Any,
     _options: Any,
 ) -> tuple[Executable, Any, Any]:
-    """Restrict a statement that is about to be executed, if its connection is (`before_execute`).
+    """Restrict a statement before it is executed, if its connection is (`before_execute`).
 
     Raises:
         ScopeError: No tenant may see what it reads.
@@ -181,7 +181,7 @@ def _conditions(source: ClauseElement, tenant: str) -> Iterator[ColumnElement[bo
                 .correlate(source)
                 .scalar_subquery()
             )
-            # Of others' terminals there is no such time, and so nothing is true of them.
+            # Other tenants' terminals have no such time, so the condition is never true for them.
             yield func.coalesce(source.c[RECORDED_UNTIL[name]], _NEVER_MS) >= since_ms
     elif name in OF_USER:
         own = User.__table__.alias()

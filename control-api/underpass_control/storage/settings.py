@@ -1,4 +1,4 @@
-"""What is set of terminals and gateways from afar: set, sent to gateways, reported back."""
+"""Remote settings of terminals and gateways: set, sent to gateways, reported back."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ReportedState = Literal["trial", "confirmed", "rolled-back", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a terminal, or a gateway of itself, says has become of settings.
+    """The state of settings, as reported by a terminal or, for its own, by a gateway.
 
     Attributes:
         node: the terminal's number, or the gateway's.
         version: theirs.
-        state: how far it is with them; on trial and confirmed ones are in force, else all is as it
-            was before.
+        state: how far it is with them; those on trial or confirmed are in force, otherwise the
+            former ones are.
         reason: why they are not in force.
     """
 
@@ -81,7 +81,7 @@ async def put(
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     values = {"document": document, "set_ms": now_ms}
     made = dialect.insert(table).values({key: node, "version": now_ms, **values})
-    # A clock that is set back, or that of another replica, gives no version twice.
+    # No version is used twice, even if a clock is set back or another replica's differs.
     later = func.max if connection.dialect.name == "sqlite" else func.greatest
     version = later(table.version + 1, now_ms)
     changed = made.on_conflict_do_update(
@@ -153,9 +153,9 @@ async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list
     for one in newest.values():
         table = one.table
         older = or_(table.reported_version.is_(None), table.reported_version < one.version)
-        # A restart may bring what was refused into force, and the other way round.
+        # A restart may bring refused settings into force, and the other way round.
         same = table.reported_version == one.version
-        # That they were on trial, said late, takes back nothing that has come of it.
+        # A late report of the trial does not undo its reported result.
         differs = and_(same, table.reported_state != one.state, literal(one.state != "trial"))
         # Settings that were never set here are an operator's at the gateway.
         known_here = table.version >= one.version
@@ -177,7 +177,7 @@ async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list
 
 
 def _follows(one: Reported, other: Reported) -> bool:
-    """Tell whether what is said counts after something else: a trial comes before its end."""
+    """Tell whether a report counts after another: a trial comes before its result."""
     return one.version == other.version and one.state != "trial"
 
 

@@ -1,10 +1,9 @@
-"""What links carried: cumulative counts taken in, in any order; what was sent, read per 10 s.
+"""The usage of links: cumulative counts, stored in any order; amounts sent, read per 10 s.
 
-A report's counts are those since its node's start, so what was sent between two reports is their
-difference. Kept are counts, the first and the last of each 10 s, never differences: to take a
-report in is to take a least, a greatest and an or, which come out the same in any order and when a
-report comes again. Differences are made when they are read, spread evenly over the time between
-the reports.
+A report's counts are those since its node's start, so the amount sent between two reports is their
+difference. Only counts are stored, the first and the last of each 10 s, never differences. A report
+is merged by least, greatest and or, so the result is the same in any order and if a report is
+repeated. Differences are computed when reading, spread evenly over the time between the reports.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _SLOT_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a report says of a link: the bytes since its node's start, and whether it could send."""
+    """A report of a link: the bytes since its node's start, and whether it could send."""
 
     terminal: int
     link: str
@@ -84,7 +83,7 @@ async def count(connection: AsyncConnection, counts: Iterable[Count]) -> None:
         key = (one.terminal, one.link, start_ms, one.node, one.incarnation, one.path)
         runs.setdefault(key, []).append(one)
     rows = [(*key, *_row(together)) for key, together in runs.items()]
-    # By the key: of what follows it, None has no order.
+    # Sort by the key only: the members after it may be None, which has no order.
     await _COUNT.execute(connection, sorted(rows, key=lambda row: row[: len(_KEY)]))
 
 

@@ -1,4 +1,4 @@
-"""Many downloads that are held through what may end them: which live, and how long they wait."""
+"""Many long downloads during disruptions: which of them survive, and how long they wait."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class HttpOrigin:
         elif kind == "receipts":
             _send_json(writer, self._receipts.document(argument))
         elif kind == "break":
-            # Those who gave an upload up need not see the rest of it.
+            # The rest of an upload that its client has given up is not needed.
             broken = [other for other, name in self._arriving.items() if name == argument]
             for other in broken:
                 _reset(other)
