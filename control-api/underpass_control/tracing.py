@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOG = structlog.get_logger()
 
-# Whose word for a trace counts: a node's, for what it has authenticated itself.
+# The roles whose trace headers are trusted; a gateway's are of exchanges that it authenticated.
 _TRUSTED = frozenset({Role.GATEWAY, Role.OPERATOR, Role.ADMINISTRATOR})
 # Spans that wait for the collector at most.
 _QUEUE = 2_048
@@ -39,7 +39,7 @@ _EVERY_MS = 1_000
 _TIMEOUT_S = 10
 # How long the service's end waits for the collector.
 _LAST_S = 3.0
-# Reports that wait for a plan, by terminal, and for how long one is a cause of it.
+# The most terminals whose reports wait for a plan, and for how long a report counts as its cause.
 _MOST_REPORTS = 1_024
 _CAUSE_FOR_S = 60.0
 # Links of one span.
@@ -63,7 +63,7 @@ class TracesSettings:
 
 
 class Allowance:
-    """So many a second, and as many at once."""
+    """Allows a number per second, and as many at once."""
 
     def __init__(self, per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Also take the clock, in seconds."""
@@ -129,7 +129,7 @@ class Traces:
             self._reports.popitem(last=False)
 
     def causes(self, terminals: Collection[int]) -> list[SpanContext]:
-        """Return what the plans that are made now follow from, the newest first; once."""
+        """Return the causes of the plans made now, the newest first; each only once."""
         if not self._reports:
             return []
         since = time.monotonic() - _CAUSE_FOR_S
@@ -176,7 +176,7 @@ class Traces:
     async def close(self) -> None:
         """Send what waits, if the collector takes it soon."""
         if self._provider is not None:
-            # The process must be able to end while the collector hangs.
+            # A collector that hangs must not keep the process from ending.
             last = threading.Thread(target=self._provider.shutdown, daemon=True)
             last.start()
             await asyncio.to_thread(last.join, _LAST_S)
@@ -211,7 +211,7 @@ class Traces:
         try:
             yield span
         except Exception as error:
-            # What it says may have what the caller sent in it.
+            # Its text may contain input of the caller.
             span.set_status(trace.StatusCode.ERROR, type(error).__name__)
             raise
         finally:
@@ -299,7 +299,7 @@ def _provider(settings: TracesSettings) -> TracerProvider:
         session=session,
     )
     provider = TracerProvider(
-        # What is sampled is decided before a span is begun.
+        # Sampling is decided before a span begins.
         sampler=ALWAYS_ON,
         resource=Resource({"service.name": "underpass-control"}),
         shutdown_on_exit=False,

@@ -1,7 +1,7 @@
 """One browser's attempt to sign in by the provider, kept in a cookie of that browser alone.
 
-All that the provider is shown or gives back is derived from the cookie's secret: whoever has not
-got the cookie cannot finish the attempt, and no process has to remember it.
+All values sent to the provider, and returned by it, are derived from the cookie's secret. So only
+the browser with the cookie can finish the attempt, and no process has to remember it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAGE = re.compile(r"[a-z]{1,20}(/[A-Za-z0-9_%.-]{1,90})?(\?[A-Za-z0-9_%=&+.-]{0
 
 @dataclass(frozen=True)
 class Attempt:
-    """What an attempt is known by."""
+    """An attempt, identified by its cookie's secret."""
 
     secret: str
     # Where in the console it goes afterwards.
@@ -29,27 +29,27 @@ class Attempt:
 
     @property
     def state(self) -> str:
-        """What the provider gives back: the answer belongs to this attempt (RFC 6749, § 10.12)."""
+        """The value that ties the provider's answer to this attempt (RFC 6749, § 10.12)."""
         return self._derived("state")
 
     @property
     def nonce(self) -> str:
-        """What the ID token repeats: it was made for this attempt."""
+        """The value that the ID token repeats, to prove that it is for this attempt."""
         return self._derived("nonce")
 
     @property
     def verifier(self) -> str:
-        """What only this attempt can exchange the code with (RFC 7636)."""
+        """The secret needed to exchange this attempt's code (RFC 7636)."""
         return self._derived("verifier")
 
     @property
     def challenge(self) -> str:
-        """The verifier's SHA-256, by which the provider knows it."""
+        """The verifier's SHA-256, by which the provider checks it."""
         return _base64(hashlib.sha256(self.verifier.encode()).digest())
 
     @property
     def cookie(self) -> str:
-        """What the cookie holds."""
+        """The content of the cookie."""
         return f"{self.secret}.{self.page}"
 
     def _derived(self, name: str) -> str:
@@ -57,7 +57,7 @@ class Attempt:
 
 
 def new_attempt(page: str) -> Attempt:
-    """Begin an attempt; what can be no page of the console leads to its first one."""
+    """Begin an attempt; an invalid page leads to the console's first page."""
     return Attempt(secrets.token_urlsafe(32), _page(page))
 
 

@@ -1,4 +1,4 @@
-"""A document that the provider publishes: asked for when it is needed, and known for a while."""
+"""A document that the provider publishes: requested when needed, and cached for a while."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 _KNOWN_FOR_S = 3_600.0
-# Not sooner than this it is asked for again, whatever browsers do.
+# The least time between two requests for it, whatever browsers do.
 _AGAIN_AFTER_S = 10.0
 
 T = TypeVar("T")
 
 
 class ProviderError(RuntimeError):
-    """The provider cannot be asked, or gives an answer that does not do; the text says why."""
+    """The provider cannot be reached, or gives an unusable answer; the text says why."""
 
 
 class Document(Generic[T]):
-    """A document; an old one is better than none where the provider is away."""
+    """A document; an old one is better than none while the provider is away."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
         """Take what asks for it, which raises `ProviderError`."""

@@ -1,4 +1,4 @@
-"""What an ID token has to be to be believed (OpenID Connect Core 1.0, § 3.1.3.7)."""
+"""The validation of ID tokens (OpenID Connect Core 1.0, § 3.1.3.7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALGORITHMS = [
 ]
 _KEY_TYPES = frozenset({"RSA", "EC", "OKP"})
 _MOST_KEYS = 100
-# So far may the provider's clock be from ours.
+# How far the provider's clock may be from ours.
 _LEEWAY_S = 60
 _LONGEST_SUBJECT = 255
 
@@ -34,7 +34,7 @@ class UnknownKeyError(IdTokenError):
 
 @dataclass(frozen=True)
 class Expected:
-    """Whose token it has to be, for whom, and made for which attempt."""
+    """The expected issuer and audience of a token, and the attempt that it is for."""
 
     issuer: str
     client_id: str
@@ -57,7 +57,7 @@ def keys_of(document: Mapping[str, Any]) -> KeySet:
         try:
             keys.append(JWKRegistry.import_key(one))
         except (JoseError, ValueError, TypeError):
-            # One that nobody can use: the others still may do.
+            # Skip an unusable key: the others may be good.
             continue
     if not keys:
         raise IdTokenError("the provider has no keys to verify ID tokens with")

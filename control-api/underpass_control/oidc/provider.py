@@ -26,7 +26,7 @@ from underpass_control.oidc.id_token import (
     verified,
 )
 
-# Whatever it is asked, it answers within so long, and with at most so much.
+# The bounds of every answer of the provider: time and bytes.
 _WITHIN_S = 10.0
 _MOST_BYTES = 256 << 10
 _AT_ONCE = 8
@@ -35,7 +35,7 @@ _DISCOVERY = "/.well-known/openid-configuration"
 
 @dataclass(frozen=True)
 class Metadata:
-    """What the provider says of itself (OpenID Connect Discovery 1.0)."""
+    """The provider's metadata (OpenID Connect Discovery 1.0)."""
 
     authorization_endpoint: str
     token_endpoint: str
@@ -65,11 +65,11 @@ class Provider:
 
     @property
     def is_busy(self) -> bool:
-        """Whether as many exchanges as may are under way."""
+        """Whether the most exchanges allowed at once are in progress."""
         return self._exchanging.locked()
 
     async def metadata(self) -> Metadata:
-        """Return what the provider says of itself.
+        """Return the provider's metadata.
 
         Raises:
             ProviderError: It cannot be asked.
@@ -131,7 +131,7 @@ class Provider:
                 more = await self._userinfo(metadata.userinfo_endpoint, tokens)
                 if more.get("sub") != claims["sub"]:
                     raise IdTokenError("the provider tells of another user than the ID token's")
-                # What is signed comes first.
+                # The signed claims take precedence.
                 claims = {**more, **claims}
             return claims
 
@@ -161,7 +161,7 @@ class Provider:
         try:
             return verified(text, await self._keys.get(), expected, int(time.time()))
         except UnknownKeyError:
-            # The provider may have new ones.
+            # The provider may have new keys.
             return verified(text, await self._keys.newer(), expected, int(time.time()))
 
     async def _userinfo(self, url: str, tokens: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,8 +205,8 @@ class Provider:
     ) -> dict[str, Any]:
         """Return the JSON object that a URL of the provider answers with."""
         if self._session is None:
-            # What is compressed would be bounded only once it is not: it is not asked for. A
-            # redirect could lead anywhere with what the request holds.
+            # No compression: the bound would only apply after decompression. No redirects: they
+            # could lead anywhere with the request's secrets.
             self._session = ClientSession(
                 timeout=ClientTimeout(total=_WITHIN_S),
                 auto_decompress=False,

@@ -1,1 +1,1 @@
-"""OpenSAND's NCC as what shares out the return link of a beam, instead of the terminals' nodes."""
+"""OpenSAND's NCC, which shares out a beam's return link instead of the terminals' nodes."""

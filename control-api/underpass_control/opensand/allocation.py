@@ -1,4 +1,4 @@
-"""What the NCC has to be told, and when: plans and the time in, requests and the next time out."""
+"""Turns plans and the time into requests to the NCC, and the time of the next ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from underpass_control.opensand.request import Request, request
 
-# The NCC ignores a terminal that is not logged on, and does not say so: all is told again.
+# How often all is sent again: the NCC silently ignores requests for terminals not logged on.
 _AGAIN_MS = 10_000
 
 
@@ -22,7 +22,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a terminal is given: over time, and after the plan's end."""
+    """A terminal's rates: over time, and after the plan's end."""
 
     stretches: Sequence[Stretch]
     guaranteed_bps: int
@@ -42,7 +42,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A plan: from when it holds, and the profile of each satellite terminal."""
+    """A plan: its start, and the profile of each satellite terminal."""
 
     version: int
     start_ms: int
@@ -50,9 +50,9 @@ class Version:
 
 
 class Allocation:
-    """Keeps what the NCC has been told beside what the plans say.
+    """Compares the rates sent to the NCC with those of the plans.
 
-    Times are the NCC's: whoever feeds it takes the way from the NCC to the terminals off.
+    Times are the NCC's: the caller subtracts the delay from the NCC to the terminals.
     """
 
     def __init__(self) -> None:
@@ -61,16 +61,16 @@ class Allocation:
         self._told_all_ms = 0
 
     def follow(self, plan: Version) -> None:
-        """Take a plan over from its start; until then, the one before holds."""
+        """Follow a plan from its start; until then the former one is in force."""
         self._plans = [one for one in self._plans if one.version < plan.version]
         self._plans.append(plan)
 
     def renew(self) -> None:
-        """Take it that the NCC knows nothing: it has started again, or is another."""
+        """Assume that the NCC knows nothing: it has restarted, or is another one."""
         self._told.clear()
 
     def poll(self, now_ms: int) -> list[Request]:
-        """Return what the NCC has to be told now: rates that fall first, so none is given twice."""
+        """Return the requests due now; falling rates first, so that no capacity is given twice."""
         plan = self._current(now_ms)
         if plan is None:
             return []

@@ -1,4 +1,4 @@
-"""The connection to an NCC, and what keeps it."""
+"""The connection to an NCC, which is kept open."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ncc_address(url: str) -> tuple[str, int]:
 
 
 class Ncc:
-    """Tells an NCC what an allocation says, at the time, connecting again whenever it is lost.
+    """Sends an allocation's requests to an NCC when due, and reconnects whenever it is lost.
 
     An NCC takes one connection at a time: only the holder of the beam's lease may run this.
     """
@@ -53,9 +53,9 @@ class Ncc:
         may_tell: Callable[[], bool],
         connected: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        """Take who is told of each set of requests that is sent, and whether it is connected.
+        """Take the functions to call with sent requests and with the state of the connection.
 
-        `clock` is the one that plans go by; `may_tell` says whether the lease is still held.
+        `clock` is the plans' clock; `may_tell` says whether the lease is still held.
         """
         self._host, self._port = ncc_address(url)
         self._allocation = allocation
@@ -88,7 +88,7 @@ class Ncc:
             finally:
                 self._connected(False)
                 writer.close()
-            # It closes a connection whose requests it cannot read: not a matter of haste.
+            # It closes a connection whose requests it cannot read: do not retry at once.
             await asyncio.sleep(_AGAIN_S)
 
     async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -96,13 +96,13 @@ class Ncc:
         bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         bare.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._allocation.renew()
-        # The NCC says nothing; that it has closed is seen by reading.
+        # The NCC sends nothing; reading only detects that it has closed.
         closed = asyncio.ensure_future(_until_closed(reader))
         try:
             while not closed.done():
                 self._news.clear()
                 if not self._may_tell():
-                    # After a pause of this process another may plan the beam: that is seen first.
+                    # After a pause of this process another may plan the beam: check that first.
                     await asyncio.sleep(_AGAIN_S)
                     continue
                 now_ms = self._clock.now_ms()

@@ -17,7 +17,7 @@ _RELEASE = 0
 MOST_KBPS = 0xFFFF
 MOST_ST_ID = 0xFFFF
 LINE_BYTES = 25
-# The NCC reads so much at once. It takes the piece for text, which has to end somewhere: less.
+# The NCC reads this much at once, as text that needs a terminating byte, so send less.
 _READ_BYTES = 200
 LINES_AT_ONCE = (_READ_BYTES - 1) // LINE_BYTES
 _BPS_PER_KBPS = 1_000
@@ -25,7 +25,7 @@ _BPS_PER_KBPS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a satellite terminal is given from now on: `cra_kbps` constantly, and nothing beyond."""
+    """A satellite terminal's rate from now on: `cra_kbps` constantly, and nothing beyond."""
 
     st_id: int
     cra_kbps: int
@@ -34,7 +34,7 @@ class Request:
 
     @property
     def rounding_bps(self) -> int:
-        """What it is given beyond the plan, bit/s; negative where it is given less."""
+        """Its rate beyond the plan's, bit/s; negative if it is less."""
         return self.cra_kbps * _BPS_PER_KBPS - self.planned_bps
 
     def line(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Has the NCCs of this process's beams follow their plans."""
+"""Makes the NCCs of this process's beams follow their plans."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.models import Beam, Terminal
 
 _LOG = structlog.get_logger()
-# Whether a lease has come or gone is looked at so often.
+# How often to check whether a lease has come or gone.
 _LOOK_EVERY_S = 0.5
 # Changes that wait to be told to followers of events; beyond, the oldest are dropped.
 _MOST_TOLD = 1_000
@@ -90,7 +90,7 @@ class Station:
         ]
 
     async def close(self) -> None:
-        """Let all NCCs go: they keep what they were told last."""
+        """Disconnect from all NCCs; they keep their last rates."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -103,7 +103,7 @@ class Station:
             try:
                 await self._keep_up()
             except Exception as error:
-                # What has been planned goes on being followed. Nobody looks at this task.
+                # The stored plans are still followed. No caller waits for this task.
                 is_lost = isinstance(error, DatabaseLostError)
                 _LOG.warning(
                     "plans for an NCC cannot be read", error=str(error), exc_info=not is_lost
@@ -205,13 +205,13 @@ class _Follower:
         self._metrics = metrics
         self._report = report
         self._allocation = Allocation()
-        # By satellite terminal, what it was given beyond the plan.
+        # By satellite terminal, its rate beyond the plan's.
         self._rounding_bps: dict[int, int] = {}
         self._ncc = Ncc(terms.url, self._allocation, self._told, clock, may_tell, self._connected)
         self._task = asyncio.create_task(self._ncc.run(), name=f"opensand {beam}")
 
     async def follow(self, plan: stored.StoredPlan) -> None:
-        """Take a plan over, in time before it holds."""
+        """Follow a plan; called in time before its start."""
         terms = self.terms
         version = await asyncio.to_thread(
             version_of, await plan.read(), plan.version, terms.st_ids, terms.lead_ms
@@ -240,7 +240,7 @@ class _Follower:
         rounding_bps = sum(self._rounding_bps.values())
         self._metrics.opensand_rounding_bps.labels(self._beam).set(rounding_bps)
         if self._rounding_bps == before:
-            # The same as before, told again.
+            # The same rates as before, sent again.
             return
         told = {"requests": len(requests), "rounding_bps": rounding_bps}
         _LOG.info("told the NCC", beam=self._beam, **told)

@@ -18,7 +18,7 @@ from underpass_control.instants import moment_of, rfc3339
 from underpass_control.replay.sentences import sentences
 from underpass_control.replay.timeline import Moment
 
-# A reader that has so much unread is not reading.
+# A reader with this much unread data is not reading.
 _MOST_UNREAD = 65_536
 
 
@@ -30,10 +30,10 @@ class Target(Protocol):
     """Takes what the receiver says."""
 
     async def open(self) -> None:
-        """Make ready; return once somebody is there to hear the beginning.
+        """Get ready; return once a reader is there for the beginning.
 
         Raises:
-            TargetError: It cannot be.
+            TargetError: It cannot be opened.
         """
 
     async def send(self, moments: Sequence[Moment]) -> None:
@@ -127,7 +127,7 @@ class Udp:
             raise TargetError(f"{self._address[0]}: {error}") from error
 
     async def send(self, moments: Sequence[Moment]) -> None:
-        """Send; nobody may be there, as with a receiver."""
+        """Send, even if there is no reader, as a receiver does."""
         for moment in moments:
             self._transport.sendto(sentences(moment))
 
@@ -137,7 +137,7 @@ class Udp:
 
 
 class TcpListen:
-    """All who connect hear it; the replay begins with the first of them."""
+    """Sends to all clients that connect; the replay begins with the first of them."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port
@@ -145,7 +145,7 @@ class TcpListen:
         self._first = asyncio.Event()
 
     async def open(self) -> None:
-        """Listen until somebody connects."""
+        """Listen until a client connects."""
         try:
             self._server = await asyncio.start_server(self._accept, *self._address)
         except OSError as error:
@@ -153,7 +153,7 @@ class TcpListen:
         await self._first.wait()
 
     async def send(self, moments: Sequence[Moment]) -> None:
-        """Send; who does not read is cut, and may connect again."""
+        """Send; a client that does not read is cut, and may connect again."""
         said = b"".join(map(sentences, moments))
         for reader in list(self._readers):
             reader.write(said)
@@ -172,7 +172,7 @@ class TcpListen:
         self._readers.add(outgoing)
         self._first.set()
         try:
-            # What it says is of no concern; that it ends is.
+            # Its input is ignored; only its end matters.
             while await incoming.read(_MOST_UNREAD):
                 pass
         except OSError:
@@ -202,7 +202,7 @@ class Pty:
             raise TargetError(f"{self._link}: {error.strerror}") from error
 
     async def send(self, moments: Sequence[Moment]) -> None:
-        """Write what fits: nobody may be reading, as with a receiver."""
+        """Write as much as fits, even if there is no reader, as a receiver does."""
         with suppress(BlockingIOError):
             os.write(self._ours, b"".join(map(sentences, moments)))
 

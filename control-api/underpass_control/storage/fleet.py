@@ -48,9 +48,9 @@ async def all_settings(connection: AsyncConnection) -> AsyncIterator[dict[str, A
 async def read_fleet(
     connection: AsyncConnection, nodes: Collection[int], *, lock: bool = False
 ) -> Fleet:
-    """Return what there is, as far as terminals concern it.
+    """Return the existing state, as far as it concerns these terminals.
 
-    `lock`: nobody else changes these terminals, or deletes a tenant, until the transaction ends.
+    `lock`: until the transaction ends, no one else changes these terminals or deletes a tenant.
     """
     if lock and connection.dialect.name == "sqlite":
         # Before anything is read: the driver would begin to write only with the first change.
@@ -88,7 +88,7 @@ async def put_changes(
     """
     ordered = sorted(changes, key=lambda one: one.node)
     await _assign(connection, [one for one in ordered if one.before is not None], now_ms)
-    # A number of the NCC may go from one terminal to another: first nobody has those that change.
+    # An NCC's number may move from one terminal to another: first clear all that change.
     for some in portions_of([one.node for one in ordered if _renumbered(one)]):
         await connection.execute(
             update(Terminal).where(Terminal.node.in_(some)).values(opensand_id=None)

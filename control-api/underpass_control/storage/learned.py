@@ -30,7 +30,7 @@ _ADVISORY_LOCK = 0x756E_6C65
 
 
 async def put(connection: AsyncConnection, publish: Publish, lessons: Iterable[Lesson]) -> None:
-    """Count lessons at the places that are stored, whoever else has learned there meanwhile."""
+    """Count lessons at the stored places, which other processes may have changed meanwhile."""
     await _lock(connection)
     for lesson in lessons:
         before = await _near(connection, lesson)
@@ -39,7 +39,7 @@ async def put(connection: AsyncConnection, publish: Publish, lessons: Iterable[L
 
 
 async def take_in(connection: AsyncConnection, publish: Publish, places: Iterable[Learned]) -> None:
-    """Take in places that were exported: of one that is stored, what was seen more often counts."""
+    """Store exported places; for a place that is stored already, the more observed one counts."""
     await _lock(connection)
     for place in places:
         seen = Lesson(place.id, Observation(place.approach, place.axis))
@@ -50,7 +50,7 @@ async def take_in(connection: AsyncConnection, publish: Publish, places: Iterabl
 
 
 def place_of(obstruction: Obstruction, properties: Mapping[str, Any]) -> Learned | None:
-    """Return the learned place that an exported obstruction is, None where it is none."""
+    """Return the learned place of an exported obstruction; None if it is not a learned one."""
     if properties.get("source") != SOURCE or obstruction.kind != KIND:
         return None
     place = _learned(obstruction, properties)
@@ -89,7 +89,7 @@ async def _near(connection: AsyncConnection, lesson: Lesson) -> list[Learned]:
         query = query.where(Table.id == lesson.id)
     else:
         lon, lat = lesson.seen.axis[0]
-        # Everywhere but at the poles, this is further than two ends of the same place can be apart.
+        # Except at the poles, this exceeds the distance between two entries of the same place.
         far = _NEAR_DEG / max(0.05, math.cos(math.radians(lat)))
         query = query.where(
             Table.west <= lon + far,
@@ -117,7 +117,7 @@ def _map(rows: Iterable[Any]) -> tuple[ObstructionMap, dict[str, Learned]]:
         try:
             (obstruction,) = from_geojson(_feature(row))
         except GeoJsonError as error:
-            # An earlier version took it. All others count.
+            # An earlier version accepted it. Leave it out, and use all others.
             _LOG.error("an obstruction does not count", id=row.id, why=str(error))
             continue
         found.append(obstruction)

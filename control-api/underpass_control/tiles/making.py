@@ -76,7 +76,7 @@ class Tiles:
                 yield TileContent(_unpacked(packed), gzip.compress(content, mtime=_NO_TIME))
 
     def _sort(self, found: Iterable[Feature]) -> None:
-        # Nobody reads it again after a crash.
+        # The file is useless after a crash.
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):
             self._pieces.execute(f"PRAGMA {pragma}")
         self._pieces.execute(
@@ -100,7 +100,7 @@ class Tiles:
                     for tile, geometry in pieces(part, from_zoom, TO_ZOOM, _MOST_PIECES):
                         yield _packed(tile), layer, number, properties, shapely.to_wkb(geometry)
             except (GEOSException, ValueError, TooManyPiecesError):
-                # Pieces of it may be there already: they are right for their tiles.
+                # Some of its pieces may be stored already; they are right for their tiles.
                 self.left_out += 1
 
 

@@ -131,7 +131,7 @@ class NmeaReader:
         self._not_before = not_before
         self._of_log = of_log
         self._midnight: datetime | None = None
-        # Of a log, until it tells the date, by the day that is taken for it.
+        # The fixes of a log before its first date, dated by the assumed day.
         self._undated: list[Fix] | None = None
         if of_log:
             self._midnight, self._undated = _GPS_BEGAN, []
@@ -270,7 +270,7 @@ class NmeaReader:
         self._midnight = midnight
 
     def _date(self, later: timedelta) -> None:
-        """Give the fixes that had no date, so much later than was taken for it."""
+        """Give the fixes that had no date, shifted from the assumed day by `later`."""
         undated, self._undated = self._undated or [], None
         later_ms = round(later.total_seconds() * 1000)
         self._ready += [replace(fix, time_ms=fix.time_ms + later_ms) for fix in undated]
@@ -380,7 +380,7 @@ def _degrees(text: str) -> float:
 
 
 def _sees_satellites(read: Sentence) -> bool:
-    """Tell whether the place of GGA or GNS is one of satellites, not the last one told again."""
+    """Tell whether the place of GGA or GNS is from satellites, not the last one repeated."""
     return read.field(6) not in ("0", "00")
 
 
@@ -390,7 +390,7 @@ def _is_measured(mode: str) -> bool:
 
 
 def _course(text: str) -> float | None:
-    """Return a course over ground; what is none costs a fix nothing else."""
+    """Return a course over ground; None for an invalid one, which does not spoil the fix."""
     degrees = _scaled(text, 1.0)
     return degrees if degrees is not None and 0.0 <= degrees <= 360.0 else None
 
