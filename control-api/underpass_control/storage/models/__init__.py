@@ -1,4 +1,4 @@
-"""The tables: SQLite and PostgreSQL have the same ones.
+"""The tables, the same in SQLite and in PostgreSQL.
 
 Times are integer milliseconds since the Unix epoch, rates bit/s, amounts bits, positions WGS 84 in
 degrees, speeds m/s, headings degrees from true north.

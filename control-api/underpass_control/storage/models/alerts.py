@@ -1,4 +1,4 @@
-"""Alerts: rules, what fires by them, who is told, and what is still to be told."""
+"""Alerts: their rules, the alerts that fired, the targets, and the messages still to be sent."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class AlertRule(Base):
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
-    # As `underpass_control.alerts.rules.RuleKind` has them.
+    # A value of `underpass_control.alerts.rules.RuleKind`.
     kind: Mapped[str] = mapped_column(String(16))
     # 0 for a kind without a limit.
     limit_ms: Mapped[int]
-    # For how long its condition has to hold before it fires, and to be gone before what fires is
-    # resolved.
+    # How long its condition has to hold before an alert fires, and how long it has to be absent
+    # before the alert is resolved.
     for_ms: Mapped[int] = mapped_column(default=0, server_default="0")
     keep_firing_for_ms: Mapped[int] = mapped_column(default=0, server_default="60000")
-    # The software that terminals are to run, for a rule about that.
+    # For a rule about software: the version that terminals should run.
     version: Mapped[str | None] = mapped_column(String(64))
-    # None: for all beams.
+    # None: the rule is for all beams.
     beam_id: Mapped[str | None] = mapped_column(ForeignKey("beam.id", ondelete="CASCADE"))
     revision: Mapped[int] = mapped_column(default=1)
 
@@ -36,7 +36,7 @@ class AlertRule(Base):
 
 
 class Alert(Base):
-    """Something that is or was wrong with a terminal by a rule."""
+    """A problem that a terminal has or had, according to a rule."""
 
     __tablename__ = "alert"
 
@@ -44,22 +44,22 @@ class Alert(Base):
     rule_id: Mapped[int | None] = mapped_column(
         RowId, ForeignKey("alert_rule.id", ondelete="SET NULL")
     )
-    # As the rule was when it fired.
+    # The rule's name and kind when the alert fired.
     rule: Mapped[str] = mapped_column(String(200))
     kind: Mapped[str] = mapped_column(String(16))
     terminal: Mapped[int] = mapped_column(ForeignKey("terminal.node", ondelete="CASCADE"))
-    # Empty where it is about no link.
+    # Empty if the alert concerns no link.
     link: Mapped[str] = mapped_column(String(8))
     text: Mapped[str] = mapped_column(String(300))
     since_ms: Mapped[int]
-    # Since when the condition of its rule does not hold any more; None while it does.
+    # Since when its rule's condition no longer holds; None while it does.
     gone_ms: Mapped[int | None]
     resolved_ms: Mapped[int | None]
     acknowledged_by: Mapped[str | None] = mapped_column(String(200))
     acknowledged_ms: Mapped[int | None]
 
     __table_args__ = (
-        # One of a kind fires at a time, however many processes look.
+        # Only one alert per rule, terminal and link fires at a time, however many processes look.
         Index(
             "ix_alert_firing",
             "rule_id",
@@ -76,7 +76,7 @@ class Alert(Base):
 
 
 class AlertPending(Base):
-    """A rule's condition that holds, though not yet for as long as it has to before it fires."""
+    """A rule's condition that holds, but not yet for long enough to fire."""
 
     __tablename__ = "alert_pending"
 
@@ -91,26 +91,26 @@ class AlertPending(Base):
 
 
 class AlertTarget(Base):
-    """Who is told of alerts: a webhook, or an address of mail as `mailto:`."""
+    """A receiver of alerts: a webhook's URL, or a mail address as a `mailto:` URL."""
 
     __tablename__ = "alert_target"
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
     url: Mapped[str] = mapped_column(Text())
-    # What messages are signed with. It is shown once, when it is made.
+    # The key that signs messages. It is shown only once, when the target is made.
     secret: Mapped[str] = mapped_column(String(64))
-    # How the last message went; None: none has been sent.
+    # When the last message was tried, and why it failed; None: none was tried, or none failed.
     last_ms: Mapped[int | None]
     last_failure: Mapped[str | None] = mapped_column(String(200))
-    # How many messages in a row it has not taken.
+    # How many messages in a row have failed.
     failures: Mapped[int] = mapped_column(default=0, server_default="0")
 
     __table_args__ = (_AUTO,)
 
 
 class AlertMessage(Base):
-    """What a target is still to be told of an alert."""
+    """A message about an alert that a target has not received yet."""
 
     __tablename__ = "alert_message"
 
@@ -118,11 +118,12 @@ class AlertMessage(Base):
     target_id: Mapped[int] = mapped_column(
         RowId, ForeignKey("alert_target.id", ondelete="CASCADE"), index=True
     )
-    # The body, the same for each try.
+    # Each attempt sends the same body.
     body: Mapped[str] = mapped_column(Text())
     made_ms: Mapped[int]
     tries: Mapped[int] = mapped_column(default=0)
-    # Not before this time; it is put off while a process sends it, and while its target is away.
+    # It is sent no earlier than this. The time is put off while a process sends the message, and
+    # while its target fails.
     next_ms: Mapped[int] = mapped_column(index=True)
 
     __table_args__ = (_AUTO,)

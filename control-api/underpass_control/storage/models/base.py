@@ -1,4 +1,4 @@
-"""What the tables share: types, the names of constraints, and keys."""
+"""The types, constraint names and keys that the tables share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Integer, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-# Constraints need names to be changed by a migration, on SQLite above all.
+# A migration can change only constraints that have names, especially on SQLite.
 _NAMES = {
     "ix": "ix_%(column_0_label)s",
     "uq": "uq_%(table_name)s_%(column_0_name)s",
@@ -16,22 +16,22 @@ _NAMES = {
     "fk": "fk_%(table_name)s_%(column_0_name)s",
     "pk": "pk_%(table_name)s",
 }
-# SQLite counts rows up by themselves only in a column of exactly this type.
+# SQLite numbers new rows by itself only if the key has exactly this type.
 RowId = BigInteger().with_variant(Integer(), "sqlite")
-# Sorts a mixin's columns before the table's own, which a key that starts with them needs.
+# Puts a mixin's columns before the table's own, so that the key starts with them.
 FIRST = -1
 
 
 def first_revision() -> int:
-    """Return the revision of a row that is made now.
+    """Return the revision of a new row.
 
-    It is above all that a row had before it under the same key, which callers may still know.
+    It exceeds every revision that an earlier row of the same key had: callers may still know those.
     """
     return time.time_ns() // 1_000_000
 
 
 class Base(DeclarativeBase):
-    """All tables."""
+    """The base of all tables."""
 
     metadata = MetaData(naming_convention=_NAMES)
     type_annotation_map = {  # noqa: RUF012
@@ -44,7 +44,7 @@ class Base(DeclarativeBase):
 
 
 class OfTerminalLink:
-    """A key that starts with a direction of a terminal's link; rows go with the terminal."""
+    """A key that starts with a terminal and a link; deleting the terminal deletes its rows."""
 
     terminal: Mapped[int] = mapped_column(
         ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True, sort_order=FIRST
@@ -53,7 +53,7 @@ class OfTerminalLink:
 
 
 class OfBeamLink:
-    """A key that starts with a link of a beam; rows go with the beam."""
+    """A key that starts with a beam and a link; deleting the beam deletes its rows."""
 
     beam_id: Mapped[str] = mapped_column(
         ForeignKey("beam.id", ondelete="CASCADE"), primary_key=True, sort_order=FIRST
@@ -62,7 +62,7 @@ class OfBeamLink:
 
 
 class OfNamedLink:
-    """A key that starts with a link of a beam, with no foreign key of its own to the beam."""
+    """A key that starts with a beam and a link, without a foreign key to the beam."""
 
     beam_id: Mapped[str] = mapped_column(String(64), primary_key=True, sort_order=FIRST)
     link: Mapped[str] = mapped_column(String(8), primary_key=True, sort_order=FIRST)

@@ -1,4 +1,4 @@
-"""What cuts links off: expected, announced and observed, and what stands in the way."""
+"""Blockages, whether expected, announced or observed, and the obstructions that cause them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from underpass_control.storage.models.base import FIRST, Base, RowId
 
 
 class _OfTerminal:
-    """A numbered row of a blockage of a terminal; it goes with the terminal."""
+    """A numbered row about a terminal's blockage; deleting the terminal deletes it."""
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True, sort_order=FIRST)
     terminal: Mapped[int] = mapped_column(
@@ -20,7 +20,7 @@ class _OfTerminal:
 
 
 class PredictedBlockage(_OfTerminal, Base):
-    """A blockage that was expected, as it was last expected before it came."""
+    """An expected blockage, as it was last expected before its entry."""
 
     __tablename__ = "predicted_blockage"
 
@@ -29,10 +29,10 @@ class PredictedBlockage(_OfTerminal, Base):
     exit_ms: Mapped[int]
     confidence: Mapped[float]
     source: Mapped[str] = mapped_column(String(16))
-    # When it was first expected, and the fix or announcement that it goes back to.
+    # When it was first expected, and the time of the fix or announcement that it is based on.
     first_ms: Mapped[int]
     based_on_ms: Mapped[int]
-    # The tenth and the nine tenths of when it begins and ends; None where nobody says.
+    # The quantiles 0.1 and 0.9 of its entry and exit; None if unknown.
     entry_p10_ms: Mapped[int | None]
     entry_p90_ms: Mapped[int | None]
     exit_p10_ms: Mapped[int | None]
@@ -42,7 +42,7 @@ class PredictedBlockage(_OfTerminal, Base):
     __table_args__ = (
         Index("ix_predicted_blockage_terminal_entry_ms", "terminal", "entry_ms"),
         Index("ix_predicted_blockage_entry_ms", "entry_ms"),
-        # Only a few of all rows are still to come.
+        # Only a few of all rows are of blockages still to come.
         Index(
             "ix_predicted_blockage_ahead",
             "terminal",
@@ -53,7 +53,7 @@ class PredictedBlockage(_OfTerminal, Base):
 
 
 class Blockage(_OfTerminal, Base):
-    """A blockage that a node has observed on a link that it sends on."""
+    """A blockage that a node observed on a link on which it sends."""
 
     __tablename__ = "blockage"
 
@@ -62,11 +62,12 @@ class Blockage(_OfTerminal, Base):
     entry_ms: Mapped[int]
     # None while it lasts.
     exit_ms: Mapped[int | None]
-    # Whether the node has reported the exit; if not, a later report had the path up, or not at all.
+    # Whether the node reported the exit. If not, it is inferred from a later report, in which the
+    # path was up or absent.
     exit_reported: Mapped[bool]
     source: Mapped[str] = mapped_column(String(16))
     received_ms: Mapped[int]
-    # What was expected of it, and by how much too late.
+    # The expected blockage that it matches, and by how much that was expected too late.
     predicted: Mapped[int | None] = mapped_column(
         ForeignKey("predicted_blockage.id", ondelete="SET NULL"), index=True
     )
@@ -86,7 +87,7 @@ class Blockage(_OfTerminal, Base):
 
 
 class Announcement(_OfTerminal, Base):
-    """A blockage ahead that a terminal has recognised itself."""
+    """A blockage ahead that a terminal itself recognised."""
 
     __tablename__ = "announcement"
 
@@ -104,14 +105,14 @@ class Announcement(_OfTerminal, Base):
 
 
 class Obstruction(Base):
-    """What may cut the line of sight: a line (a road tunnel's axis with its approaches) or area."""
+    """An object that may cut the line of sight: a road tunnel's axis and approaches, or an area."""
 
     __tablename__ = "obstruction"
 
     id: Mapped[str] = mapped_column(String(128), primary_key=True)
     source: Mapped[str] = mapped_column(String(64), index=True)
     name: Mapped[str | None] = mapped_column(String(200))
-    # As GeoJSON (RFC 7946).
+    # GeoJSON (RFC 7946).
     geometry: Mapped[dict[str, Any]]
     properties: Mapped[dict[str, Any]]
     west: Mapped[float]

@@ -1,4 +1,4 @@
-"""What operators set against the planner for a time."""
+"""Temporary settings by which operators overrule the planner."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from underpass_control.storage.models.base import Base, RowId
 
 
 class Intervention(Base):
-    """A freeze, a rate, a maintenance window or a withdrawn blockage: of a beam or a terminal."""
+    """A freeze, set rate, maintenance window or withdrawn blockage, of a beam or a terminal."""
 
     __tablename__ = "intervention"
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
-    # As `underpass_control.planning.interventions.Kind` has them.
+    # A value of `underpass_control.planning.interventions.Kind`.
     kind: Mapped[str] = mapped_column(String(16))
     beam_id: Mapped[str | None] = mapped_column(ForeignKey("beam.id", ondelete="CASCADE"))
     terminal: Mapped[int | None] = mapped_column(ForeignKey("terminal.node", ondelete="CASCADE"))
     from_ms: Mapped[int]
     until_ms: Mapped[int]
-    # Of a rate: what the terminal has. Of a beam's maintenance: what is left of the beam.
+    # For a rate: the terminal's rate. For a beam's maintenance: the capacity that remains.
     forward_bps: Mapped[int | None]
     return_bps: Mapped[int | None]
-    # Of a withdrawal: the blockage, as it was last predicted.
+    # For a withdrawal: the blockage as last predicted.
     obstruction: Mapped[str | None] = mapped_column(String(128))
     entry_ms: Mapped[int | None]
     exit_ms: Mapped[int | None]
     note: Mapped[str | None] = mapped_column(String(200))
-    # Who has set it, or has changed it last, and when.
+    # Who set it or last changed it, and when.
     set_by: Mapped[str] = mapped_column(String(200))
     set_ms: Mapped[int]
-    # Rises with every change of an operator's, for conditional requests.
+    # Rises with every change by an operator, for conditional requests.
     revision: Mapped[int] = mapped_column(default=1)
 
     __table_args__ = (
@@ -40,6 +40,6 @@ class Intervention(Base):
         Index("ix_intervention_beam_id", "beam_id", "until_ms"),
         Index("ix_intervention_terminal", "terminal", "until_ms"),
         Index("ix_intervention_until_ms", "until_ms"),
-        # A number is never given twice: somebody may still show the ETag of one that is gone.
+        # Ids are never reused: a caller may still send the ETag of a deleted intervention.
         {"sqlite_autoincrement": True},
     )

@@ -1,4 +1,4 @@
-"""What terminals owe each other, and how far it is settled."""
+"""The debts between terminals, and how far they are settled."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from underpass_control.storage.models.base import Base, OfBeamLink, OfNamedLink,
 
 
 class LedgerEntry(Base):
-    """What changed hands in a period; written once, never changed, and deleted when it is old.
+    """The amounts that changed hands in a period; written once, never changed, deleted when old.
 
-    No foreign keys: the ledger outlives the beams and terminals that it tells of.
+    It has no foreign keys: the ledger outlives the beams and terminals that it names.
     """
 
     __tablename__ = "ledger_entry"
@@ -23,7 +23,7 @@ class LedgerEntry(Base):
     # The first ms that no longer counts.
     to_ms: Mapped[int]
     kind: Mapped[str] = mapped_column(String(16))
-    # By which debts were forgiven.
+    # The rule by which debts were forgiven.
     rule: Mapped[str | None] = mapped_column(String(16))
     # An operator's reason, and the name of the token.
     reason: Mapped[str | None] = mapped_column(String(200))
@@ -38,7 +38,7 @@ class LedgerEntry(Base):
 
 
 class LedgerPosting(Base):
-    """One terminal's side of an entry: above 0 it is owed so many bits of capacity more."""
+    """One terminal's side of an entry: above 0 it is owed that many more bits of capacity."""
 
     __tablename__ = "ledger_posting"
 
@@ -52,7 +52,7 @@ class LedgerPosting(Base):
 
 
 class LedgerLot(OfNamedLink, Base):
-    """A part of a terminal's balance with its age: what all entries come to, kept at hand."""
+    """A part of a terminal's balance with its age; the entries' result, stored for quick access."""
 
     __tablename__ = "ledger_lot"
 
@@ -62,7 +62,7 @@ class LedgerLot(OfNamedLink, Base):
 
 
 class LedgerOpening(OfNamedLink, Base):
-    """The lots that the deleted entries of a link came to: what its first entry goes on from."""
+    """The lots left by a link's deleted entries, on which its first remaining entry builds."""
 
     __tablename__ = "ledger_opening"
 
@@ -72,22 +72,22 @@ class LedgerOpening(OfNamedLink, Base):
 
 
 class Settled(OfBeamLink, Base):
-    """How far a link of a beam is settled. Whoever writes its ledger changes this row first.
+    """How far a link of a beam is settled. A writer of its ledger changes this row first.
 
-    It goes with the beam, as the leases do whose fences it knows.
+    Deleting the beam deletes it, along with the leases whose fences it records.
     """
 
     __tablename__ = "settled"
 
     until_ms: Mapped[int]
-    # The highest that has settled: a lower one is of a lease that is over.
+    # The highest fence that has settled; a lower one belongs to a lease that has ended.
     fence: Mapped[int]
-    # Rises with every change of this link's ledger.
+    # Rises with every change to this link's ledger.
     revision: Mapped[int]
 
 
 class SettledUsage(OfNamedLink, Base):
-    """What a settlement counted for a terminal in a period of 10 s, in bits of capacity."""
+    """A settlement's figures for a terminal in a period of 10 s, in bits of capacity."""
 
     __tablename__ = "settled_usage"
 
@@ -97,7 +97,7 @@ class SettledUsage(OfNamedLink, Base):
     planned_bits: Mapped[int]
     sent_bits: Mapped[int]
     blocked: Mapped[bool]
-    # No report said what was sent: it is what the plan gave it.
+    # No report covered what was sent, so it is taken to be what the plan gave.
     presumed: Mapped[bool]
 
     # Pruned by age.

@@ -1,4 +1,4 @@
-"""What nodes report of the links of terminals."""
+"""Nodes' reports about the links of terminals."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from underpass_control.storage.models.base import Base, OfTerminalLink
 
 
 class LinkState(OfTerminalLink, Base):
-    """What a direction of a terminal's link does: the newest report of it."""
+    """The state of a terminal's link in one direction, by the newest report."""
 
     __tablename__ = "link_state"
 
-    # The node that reports. Its reports are ordered by incarnation, then by uptime.
+    # The reporting node. Its reports are ordered by incarnation, then by uptime.
     node: Mapped[int]
     incarnation: Mapped[int]
     uptime_ms: Mapped[int]
@@ -23,7 +23,7 @@ class LinkState(OfTerminalLink, Base):
     gateway: Mapped[int]
     path: Mapped[str] = mapped_column(String(128))
     state: Mapped[str] = mapped_column(String(8))
-    # Counts since the node's start.
+    # Counters since the node's start.
     offered_bytes: Mapped[int]
     sent_bytes: Mapped[int]
     backlogged_bytes: Mapped[int]
@@ -31,25 +31,24 @@ class LinkState(OfTerminalLink, Base):
     rate_bps: Mapped[int | None]
     # The version of the plan in force.
     plan: Mapped[int | None]
-    # Bits per unit of the beam's capacity, and whether a modem or an operator has told it.
+    # Bits per unit of the beam's capacity, and whether a modem or an operator set it.
     efficiency: Mapped[float] = mapped_column(default=1.0)
     efficiency_told: Mapped[bool] = mapped_column(default=False)
-    # What the node has measured that the link carries, bit/s of IP bytes, and what that goes back
-    # to.
+    # The link's capacity as the node measured it, in bit/s of IP bytes, and the basis of that.
     capacity_bps: Mapped[int | None]
     capacity_reason: Mapped[str | None] = mapped_column(String(128))
-    # How far the node's clock is ahead, and whether it is synchronised by itself.
+    # How far the node's clock is ahead, and whether that clock is synchronised.
     clock_offset_ms: Mapped[int | None]
     synchronised: Mapped[bool]
-    # What is known beyond what plans go by, as JSON: it is shown, and nothing is looked up by it.
+    # Further figures as JSON, which plans do not use. They are only shown, never queried.
     figures: Mapped[str | None] = mapped_column(Text)
 
 
 class LinkUsage(OfTerminalLink, Base):
-    """What the reports of one run of a node say of a link within 10 s: counts, not differences.
+    """The reports of one run of a node about a link within 10 s: counters, not differences.
 
-    The first and the last report of the time, and masks of its seconds: they are merged by least,
-    greatest and or, so that reports may come in any order, and again.
+    It has the first and the last report of that time, and masks of its seconds. These are merged
+    by minimum, maximum and bitwise or, so reports may come in any order, and repeatedly.
     """
 
     __tablename__ = "link_usage"
@@ -66,10 +65,10 @@ class LinkUsage(OfTerminalLink, Base):
     last_time_ms: Mapped[int]
     last_sent_bytes: Mapped[int]
     last_offered_bytes: Mapped[int]
-    # Bit n: there was a report in second n; there was one that could not send.
+    # Bit n of `seen`: there was a report in second n; of `blocked`: one that could not send.
     seen: Mapped[int]
     blocked: Mapped[int]
-    # As the last report has them.
+    # The values of the last report.
     efficiency: Mapped[float]
     efficiency_told: Mapped[bool] = mapped_column(default=False)
     capacity_bps: Mapped[int | None]

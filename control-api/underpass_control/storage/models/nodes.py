@@ -1,4 +1,4 @@
-"""What nodes report of themselves."""
+"""Nodes' reports about themselves."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from underpass_control.storage.models.base import Base
 
 
 class NodeReport(Base):
-    """What a node has last said of itself."""
+    """A node's last report about itself."""
 
     __tablename__ = "node_report"
 
     node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # `terminal` or `gateway`: a number may be both, and neither speaks for the other.
+    # `terminal` or `gateway`: a number may be both, each with a row of its own.
     role: Mapped[str] = mapped_column(String(8), primary_key=True)
-    # The node, if it is a terminal: the row goes with it.
+    # The node, if it is a terminal: deleting the terminal deletes the row.
     terminal: Mapped[int | None] = mapped_column(
         ForeignKey("terminal.node", ondelete="CASCADE"), index=True
     )
     version: Mapped[str] = mapped_column(String(64))
-    # None: it has no certificate.
+    # None: the node has no certificate.
     certificate_end_ms: Mapped[int | None]
-    # When it said so.
+    # The time of the report.
     time_ms: Mapped[int]

@@ -1,4 +1,4 @@
-"""What the links of a beam carry, who plans them, and the plans."""
+"""The capacity of a beam's links, the process that plans them, and the plans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from underpass_control.storage.models.base import Base, OfBeamLink, OfNamedLink
 
 
 class CapacityStep(OfBeamLink, Base):
-    """What a link of a beam carries from a time on; before the first step, what the beam says."""
+    """A link's capacity from a time on; before the first step, the beam's own figure holds."""
 
     __tablename__ = "capacity_step"
 
@@ -18,7 +18,7 @@ class CapacityStep(OfBeamLink, Base):
 
 
 class Lease(Base):
-    """Which process plans a beam, and until when, by the database's clock."""
+    """The process that plans a beam, and until when, by the database's clock."""
 
     __tablename__ = "lease"
 
@@ -26,13 +26,13 @@ class Lease(Base):
         ForeignKey("beam.id", ondelete="CASCADE"), primary_key=True
     )
     holder: Mapped[str] = mapped_column(String(128))
-    # Rises with every holder, so that writes of a former one can be refused.
+    # Rises with every new holder, so that writes of a former one can be refused.
     fence: Mapped[int]
     until_ms: Mapped[int]
 
 
 class Plan(OfBeamLink, Base):
-    """A plan of a link of a beam; never changed once it is there."""
+    """A plan of a link of a beam; never changed after it is stored."""
 
     __tablename__ = "plan"
 
@@ -42,7 +42,7 @@ class Plan(OfBeamLink, Base):
     end_ms: Mapped[int]
     # The fence of the lease under which it was made.
     fence: Mapped[int]
-    # Why there is a new one.
+    # Why the plan was made.
     reason: Mapped[str] = mapped_column(String(32))
     # As `dama.planner.text` writes it.
     document: Mapped[str] = mapped_column(Text())
@@ -55,7 +55,7 @@ class Plan(OfBeamLink, Base):
 
 
 class Acknowledgement(OfNamedLink, Base):
-    """A node has taken a plan over."""
+    """A node's confirmation that it applied a plan."""
 
     __tablename__ = "acknowledgement"
 

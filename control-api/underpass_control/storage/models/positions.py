@@ -1,4 +1,4 @@
-"""Where terminals are, and where they will drive."""
+"""Positions of terminals, the routes ahead of them, and their past drives."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from underpass_control.storage.models.base import Base, first_revision
 
 
 class Route(Base):
-    """The line that a terminal will drive, where that is known."""
+    """The line that a terminal will drive, if known."""
 
     __tablename__ = "route"
 
     terminal: Mapped[int] = mapped_column(
         ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )
-    # As a LineString of GeoJSON (RFC 7946).
+    # A GeoJSON LineString (RFC 7946).
     geometry: Mapped[dict[str, Any]]
     revision: Mapped[int] = mapped_column(default=first_revision)
 
 
 class PositionReport(Base):
-    """Where a terminal was at a time; a report that comes again changes nothing."""
+    """A terminal's position at a time; a repeated report changes nothing."""
 
     __tablename__ = "position_report"
 
     terminal: Mapped[int] = mapped_column(
         ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True
     )
-    # The time that counts: the node's if its clock is synchronised, else the receiver's.
+    # The time that counts (`dama.prediction.fix.ruling_time`).
     time_ms: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     longitude: Mapped[float]
     latitude: Mapped[float]
@@ -46,12 +46,12 @@ class PositionReport(Base):
     # GNSS and node time are more than 2 s apart.
     clocks_differ: Mapped[bool] = mapped_column(default=False)
 
-    # Pruned by age, whoever reported.
+    # Pruned by age, for all terminals together.
     __table_args__ = (Index("ix_position_report_time_ms", "time_ms"),)
 
 
 class RememberedDrive(Base):
-    """A drive that a terminal has made: the roads of the map that it took, in order."""
+    """A past drive of a terminal: the roads of the map that it took, in order."""
 
     __tablename__ = "remembered_drive"
 
@@ -60,10 +60,10 @@ class RememberedDrive(Base):
     )
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     roads: Mapped[list[str]]
-    # How often it has been made, as of the last time: what is long ago counts less.
+    # How often it was made, as of the last time; older drives count less.
     times: Mapped[float]
     last_ms: Mapped[int]
-    # What was driven on each of the roads, in percent of what the map expects, 0 where unknown.
+    # The speed on each of the roads, in percent of what the map expects, 0 where unknown.
     paces: Mapped[list[int]] = mapped_column(server_default="[]")
 
     __table_args__ = (Index("ix_remembered_drive_last_ms", "last_ms"),)

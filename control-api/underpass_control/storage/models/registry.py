@@ -1,4 +1,4 @@
-"""What an operator says of beams and terminals."""
+"""Beams and terminals, as operators define them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ class Beam(Base):
     forward_capacity_bps: Mapped[int]
     return_capacity_bps: Mapped[int]
     one_way_delay_ms: Mapped[int]
-    # What fair shares are equal in: `symbols` or `bits` (`dama.planner.FairShare`).
+    # The unit in which fair shares are equal: `symbols` or `bits` (`dama.planner.FairShare`).
     fair_share: Mapped[str] = mapped_column(String(8), default="symbols")
-    # Where an OpenSAND NCC shares out the return link: `opensand://host:port`.
+    # The address of the OpenSAND NCC that allocates the return link: `opensand://host:port`.
     opensand: Mapped[str | None] = mapped_column(String(200))
-    # The satellite that its terminals use, by its name among obstructions; None: all of them count.
+    # The satellite that its terminals use, as obstructions name it; None: obstructions of all
+    # satellites count.
     satellite: Mapped[str | None] = mapped_column(String(32))
-    # Where it is received, as GeoJSON (RFC 7946).
+    # The area in which it is received, as GeoJSON (RFC 7946).
     footprint: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     # Rises with every change of it, for conditional requests.
     revision: Mapped[int] = mapped_column(default=first_revision)
@@ -40,24 +41,26 @@ class Terminal(Base):
     node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     beam_id: Mapped[str] = mapped_column(ForeignKey("beam.id", ondelete="RESTRICT"), index=True)
     name: Mapped[str] = mapped_column(String(200))
-    # SQLite adds no foreign key to a table that others name: deleting a tenant looks here first.
+    # SQLite cannot add a foreign key to a table that others refer to, so deleting a tenant checks
+    # this column first.
     tenant_id: Mapped[str] = mapped_column(
         String(64), index=True, default="default", server_default="default"
     )
-    # When it came to it from another one, which alone sees what was recorded before; 0: never.
+    # When the terminal came from another tenant, which alone sees the records from before; 0:
+    # it never moved.
     tenant_since_ms: Mapped[int] = mapped_column(default=0, server_default="0")
     weight: Mapped[int] = mapped_column(default=1)
     forward_minimum_bps: Mapped[int] = mapped_column(default=0)
     forward_maximum_bps: Mapped[int | None]
     return_minimum_bps: Mapped[int] = mapped_column(default=0)
     return_maximum_bps: Mapped[int | None]
-    # The gateway that serves it: as an operator says, else the one that its reports came by.
+    # The gateway that serves it: the one an operator set, otherwise the one its reports came by.
     gateway: Mapped[int | None]
     heard_by: Mapped[int | None]
-    # Its gateway before, and when it moved from there; None while no report of its own has come.
+    # Its former gateway, and when it moved from there; None until a report of its own has come.
     former_gateway: Mapped[int | None]
     moved_ms: Mapped[int | None]
-    # The satellite terminal that it is to the beam's NCC.
+    # Its satellite terminal id at the beam's NCC.
     opensand_id: Mapped[int | None]
     revision: Mapped[int] = mapped_column(default=first_revision)
 

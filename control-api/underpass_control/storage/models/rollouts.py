@@ -1,4 +1,4 @@
-"""Rollouts, and how far each of their terminals is."""
+"""Rollouts, and the progress of each of their terminals."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from underpass_control.storage.models.base import Base, RowId
 
 
 class Rollout(Base):
-    """One change of settings for many terminals."""
+    """A change of settings for many terminals."""
 
     __tablename__ = "rollout"
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
-    # Whose rollout it is; None: of the whole system.
+    # The tenant that it belongs to; None: the whole system.
     tenant_id: Mapped[str | None] = mapped_column(
         String(64), ForeignKey("tenant.id", ondelete="CASCADE")
     )
-    # `class` and `path`, as `docs/control-protocol.md` has them.
+    # `class` and `path`, as in `docs/control-protocol.md`.
     document: Mapped[dict[str, Any]]
-    # Whether that is all that is set; else it is laid over what each terminal has.
+    # Whether the document replaces each terminal's settings; otherwise it is merged into them.
     whole: Mapped[bool]
-    # The terminals of each stage but the last.
+    # How many terminals each stage has, without the last stage.
     sizes: Mapped[list[int]]
     hold_ms: Mapped[int]
     wait_ms: Mapped[int]
     most_failures: Mapped[int]
-    # As `underpass_control.rollouts.stages.State` has them.
+    # A value of `underpass_control.rollouts.stages.State`.
     state: Mapped[str] = mapped_column(String(16))
-    # Of the present stage, from 0.
+    # The number of the present stage, from 0.
     stage: Mapped[int] = mapped_column(default=0)
     # Why it has stopped.
     reason: Mapped[str | None] = mapped_column(Text())
     created_by: Mapped[str] = mapped_column(String(200))
     created_ms: Mapped[int]
     changed_ms: Mapped[int]
-    # Rises with each change of it, for conditional requests.
+    # Rises with each change, for conditional requests.
     revision: Mapped[int] = mapped_column(default=1)
 
     __table_args__ = (
@@ -61,24 +61,24 @@ class RolloutTerminal(Base):
     terminal: Mapped[int] = mapped_column(
         ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True
     )
-    # Its place among them: the first ones are tried first.
+    # Its place in the order in which the terminals are tried.
     place: Mapped[int]
-    # As `underpass_control.rollouts.stages.Progress` has them.
+    # A value of `underpass_control.rollouts.stages.Progress`.
     progress: Mapped[str] = mapped_column(String(16))
     # The stage in which it was set.
     stage: Mapped[int | None]
-    # The version of the settings that the rollout has set, and those of before, None if nothing
-    # was set.
+    # The version of the settings that the rollout set, and the settings before it, None if there
+    # were none.
     version: Mapped[int | None]
     before: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     sent_ms: Mapped[int | None]
     confirmed_ms: Mapped[int | None]
     reason: Mapped[str | None] = mapped_column(String(1000))
-    # Until the rollout has ended.
+    # True until the rollout has ended.
     is_open: Mapped[bool]
 
     __table_args__ = (
-        # No two rollouts work on one terminal, however many are made at once.
+        # At most one rollout works on a terminal, however many are made at the same time.
         Index(
             "ix_rollout_terminal_open",
             "terminal",

@@ -1,4 +1,4 @@
-"""What is set of terminals and gateways from afar."""
+"""Remote settings of terminals and gateways."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from underpass_control.storage.models.base import Base
 
 
 class _Settings:
-    """The newest settings of a node, and what it has said of settings last."""
+    """The newest settings of a node, and its last report about settings."""
 
-    # It rises with each change, of all replicas: what is newer has a higher one.
+    # Rises with each change on any replica, so newer settings have a higher version.
     version: Mapped[int]
-    # As `docs/control-protocol.md` has it, without what names the node and the version.
+    # As in `docs/control-protocol.md`, without the node and the version.
     document: Mapped[dict[str, Any]]
     set_ms: Mapped[int]
     reported_version: Mapped[int | None]
@@ -27,7 +27,7 @@ class _Settings:
 
 
 class TerminalSettings(_Settings, Base):
-    """Those of a terminal."""
+    """The settings of a terminal."""
 
     __tablename__ = "terminal_settings"
 
@@ -37,7 +37,7 @@ class TerminalSettings(_Settings, Base):
 
 
 class GatewaySettings(_Settings, Base):
-    """Those of a gateway itself, by its node number."""
+    """The settings of a gateway itself, by its node number."""
 
     __tablename__ = "gateway_settings"
 

@@ -1,4 +1,4 @@
-"""Slices of functions: how they are to be, and what their site says of them."""
+"""Slices of functions: their desired state, and the state that their site reports."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Slice(Base):
         String(64), ForeignKey("tenant.id", ondelete="RESTRICT"), index=True
     )
     site: Mapped[str] = mapped_column(String(31), index=True)
-    # Of its block of addresses.
+    # The number of its block of addresses.
     number: Mapped[int] = mapped_column(unique=True)
-    # It rises with each change, also of a slice that is made again by the same name.
+    # Rises with each change, even if the slice is deleted and made again by the same name.
     revision: Mapped[int]
     body: Mapped[dict[str, Any]]
     set_ms: Mapped[int]
-    # Being terminated: the row goes once the site says that nothing of it is left.
+    # It is being terminated; the row is deleted once the site reports that nothing is left of it.
     ending: Mapped[bool] = mapped_column(default=False)
     reported_revision: Mapped[int | None]
     reported_ms: Mapped[int | None]

@@ -1,4 +1,4 @@
-"""The map's ground: sets of vector tiles, each of one map."""
+"""The map's ground: sets of vector tiles, each made from one map."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _IS_CURRENT = text(f"state = '{CURRENT}'")
 
 
 class Tileset(Base):
-    """The tiles of a map, as they were imported at one time."""
+    """The tiles of a map from one import."""
 
     __tablename__ = "tileset"
 
-    # Never used again, so that it says which tiles a browser has.
+    # Never reused, so that it tells which tiles a browser has.
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     source: Mapped[str] = mapped_column(String(64))
-    # `coming` until all tiles are there, `current`, then `former`, until they have been deleted.
+    # `coming` until all tiles are stored, then `current`; `former` until they are deleted.
     state: Mapped[str] = mapped_column(String(8))
     begun_ms: Mapped[int]
     tiles: Mapped[int] = mapped_column(default=0)
     content_bytes: Mapped[int] = mapped_column(default=0)
-    # Of its tiles; without meaning until it is current. Degrees.
+    # The zooms and bounds (degrees) of its tiles; meaningless until it is current.
     from_zoom: Mapped[int] = mapped_column(default=0)
     to_zoom: Mapped[int] = mapped_column(default=0)
     west: Mapped[float] = mapped_column(default=0.0)
@@ -33,7 +33,7 @@ class Tileset(Base):
     north: Mapped[float] = mapped_column(default=0.0)
 
     __table_args__ = (
-        # A map has one.
+        # A map has one current set.
         Index(
             "ix_tileset_current",
             "source",
@@ -41,13 +41,13 @@ class Tileset(Base):
             postgresql_where=_IS_CURRENT,
             sqlite_where=_IS_CURRENT,
         ),
-        # SQLite would give the id of the last one that was deleted again.
+        # Otherwise SQLite would reuse the id of the last set if that was deleted.
         {"sqlite_autoincrement": True},
     )
 
 
 class MapTile(Base):
-    """A tile: gzipped Mapbox Vector Tile."""
+    """A tile: a gzipped Mapbox Vector Tile."""
 
     __tablename__ = "map_tile"
 

@@ -1,4 +1,4 @@
-"""Who may call the service."""
+"""The bearer tokens by which programs call the service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from underpass_control.storage.models.base import Base, RowId
 
 
 class Token(Base):
-    """A bearer token; only its SHA-256 is kept, which is enough for 256 random bits."""
+    """A bearer token; only its SHA-256 is stored, which suffices for 256 random bits."""
 
     __tablename__ = "token"
 
@@ -17,9 +17,9 @@ class Token(Base):
     name: Mapped[str] = mapped_column(String(200))
     digest: Mapped[bytes] = mapped_column(LargeBinary(32), unique=True)
     role: Mapped[str] = mapped_column(String(16))
-    # The node that a terminal's or gateway's token is for.
+    # The node, for a terminal's or gateway's token.
     node: Mapped[int | None]
-    # None: of the whole system.
+    # None: for the whole system.
     tenant_id: Mapped[str | None] = mapped_column(
         String(64), ForeignKey("tenant.id", ondelete="RESTRICT")
     )

@@ -1,4 +1,4 @@
-"""Tenants, users, and what has been changed by whom."""
+"""Tenants, users, and the log of who changed what."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from underpass_control.storage.models.base import FIRST, Base, RowId, first_revi
 
 
 class Tenant(Base):
-    """Whom vehicles, users and tokens belong to."""
+    """An owner of vehicles, users and tokens."""
 
     __tablename__ = "tenant"
 
@@ -20,24 +20,24 @@ class Tenant(Base):
 
 
 class User(Base):
-    """Somebody who signs in: by name and password, or by an OpenID Connect provider."""
+    """A person who signs in by name and password, or by an OpenID Connect provider."""
 
     __tablename__ = "user_account"
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     name: Mapped[str] = mapped_column(String(64), unique=True, sort_order=FIRST)
     role: Mapped[str] = mapped_column(String(16))
-    # None: of the whole system.
+    # None: for the whole system.
     tenant_id: Mapped[str | None] = mapped_column(
         String(64), ForeignKey("tenant.id", ondelete="RESTRICT")
     )
-    # Argon2id with its parameters and salt (RFC 9106), as PHC string; empty for a provider's user.
+    # Argon2id with its parameters and salt (RFC 9106) as a PHC string; empty for a provider's user.
     password_hash: Mapped[str] = mapped_column(String(255))
     created_ms: Mapped[int]
-    # What a provider's user is known by there: names may be given to others, a subject never is.
+    # The identity of a provider's user: a provider may reassign names, but never a subject.
     issuer: Mapped[str | None] = mapped_column(String(255))
     subject: Mapped[str | None] = mapped_column(String(255))
-    # Rises with every change of it, for conditional requests.
+    # Rises with every change, for conditional requests.
     revision: Mapped[int] = mapped_column(default=first_revision, server_default="1")
 
     __table_args__ = (
@@ -48,7 +48,7 @@ class User(Base):
 
 
 class UserSession(Base):
-    """A user who has signed in; of the secret in the cookie only its SHA-256 is kept."""
+    """A session of a signed-in user; only the SHA-256 of the cookie's secret is stored."""
 
     __tablename__ = "user_session"
 
@@ -59,15 +59,15 @@ class UserSession(Base):
     )
     created_ms: Mapped[int]
     expires_ms: Mapped[int]
-    # It ends then unless it is used before; never later than `expires_ms`.
+    # The session ends then unless it is used before; never later than `expires_ms`.
     idle_until_ms: Mapped[int] = mapped_column(index=True)
 
-    # An id is never given again: what is remembered of a session that has ended is no other's.
+    # Ids are never reused, so what is cached about an ended session never applies to another.
     __table_args__ = ({"sqlite_autoincrement": True},)
 
 
 class AuditEntry(Base):
-    """One change: who, from where, what, and how it was before and after."""
+    """One change: who made it, from where, what it was, and the state before and after."""
 
     __tablename__ = "audit_entry"
 
@@ -78,7 +78,7 @@ class AuditEntry(Base):
     actor_id: Mapped[int | None]
     actor: Mapped[str] = mapped_column(String(200))
     address: Mapped[str] = mapped_column(String(64))
-    # Whose change it is to see; kept when the tenant is deleted.
+    # The tenant that may see the change; kept when the tenant is deleted.
     tenant_id: Mapped[str | None] = mapped_column(String(64))
     action: Mapped[str] = mapped_column(String(64))
     target: Mapped[str] = mapped_column(String(200))
