@@ -1,4 +1,4 @@
-"""OpenStreetMap extracts as files: what reading one says, and its ways."""
+"""Reads ways, traffic lights and turn restrictions from OpenStreetMap extracts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import osmium
 from dama.prediction.network import Way
 from dama.prediction.turns import Member, Restriction, turn_restriction
 
-# Tells the person who waits: which step, how much of it is done, and of how much (None: unknown).
+# Reports progress to the user: the step, how much of it is done, and of how much (None: unknown).
 Progress = Callable[[str, int, int | None], None]
 
 
@@ -19,12 +19,12 @@ class ExtractError(Exception):
 
 
 def quiet(_step: str, _done: int, _total: int | None) -> None:
-    """Tell nobody."""
+    """Report no progress."""
 
 
 def way_of(way: osmium.osm.Way, tags: Mapping[str, str]) -> Way:
-    """Return a way with the places of its nodes."""
-    # An extract cuts ways at its border: nodes beyond it have no place.
+    """Return a way with the positions of its nodes."""
+    # An extract cuts ways at its border: nodes beyond it have no position.
     placed = [(node.ref, node) for node in way.nodes if node.location.valid()]
     return Way(
         id=way.id,
@@ -35,7 +35,7 @@ def way_of(way: osmium.osm.Way, tags: Mapping[str, str]) -> Way:
 
 
 def traffic_lights(path: Path) -> Iterator[int]:
-    """Read at which nodes of an extract traffic lights stand."""
+    """Yield the ids of an extract's nodes that have traffic lights."""
     nodes = osmium.FileProcessor(str(path), osmium.osm.NODE)
     for node in nodes.with_filter(osmium.filter.TagFilter(("highway", "traffic_signals"))):
         if isinstance(node, osmium.osm.Node):
@@ -43,7 +43,7 @@ def traffic_lights(path: Path) -> Iterator[int]:
 
 
 def turn_restrictions(path: Path) -> Iterator[Restriction]:
-    """Read what an extract forbids at its junctions, and by way of its roads."""
+    """Yield an extract's turn restrictions, at junctions and by way of roads."""
     relations = osmium.FileProcessor(str(path), osmium.osm.RELATION)
     for relation in relations.with_filter(osmium.filter.TagFilter(("type", "restriction"))):
         if isinstance(relation, osmium.osm.Relation):

@@ -8,12 +8,12 @@ from pathlib import Path
 from dama.prediction import Obstruction
 from dama.prediction.geojson import GeoJsonError, from_geojson
 
-# A country's obstructions with their roads are some tens of megabytes.
+# The obstructions of a country with their roads take some tens of megabytes.
 _MAX_BYTES = 512 * 1024 * 1024
 
 
 def import_geojson(path: Path) -> list[Obstruction]:
-    """Read the obstructions of a file. Raises `GeoJsonError`, which says where it is wrong."""
+    """Read the obstructions of a file. Raises `GeoJsonError`, which says where the error is."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise GeoJsonError(f"{path}: larger than {_MAX_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""Obstructions from an OpenStreetMap extract (`.osm.pbf`, `.osm`, and what else osmium reads)."""
+"""Obstructions from an OpenStreetMap extract (`.osm.pbf`, `.osm` or any format osmium reads)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from underpass_control.obstructions.extract import (
 )
 
 # The extract is searched around covered ways by cells of this many degrees of latitude, some
-# 3.3 km; the cells around a cell hold every approach road.
+# 3.3 km. A cell and its neighbours contain every approach road of a cover in it.
 _CELL_DEG = 0.03
 _REPORT_EVERY = 1_000
 
@@ -29,10 +29,9 @@ _REPORT_EVERY = 1_000
 def import_osm(path: Path, *, progress: Progress = quiet) -> list[Obstruction]:
     """Read the tunnels and covered ways of an extract, with the roads that lead into them.
 
-    The file is read four times: for what is covered, for the roads around, and for their turn
-    restrictions and traffic lights, so that memory grows with the tunnels of a country and not with
-    its roads. The ids come from the map's, so importing the same extract again gives the same
-    obstructions.
+    The file is read four times: for covered ways, the roads around them, and their traffic lights
+    and turn restrictions. So memory grows with the tunnels of a country, not with its roads. Ids
+    are derived from the map's, so importing the same extract again gives the same obstructions.
     """
     if not path.is_file():
         raise ExtractError(f"{path}: no such file")
@@ -88,13 +87,13 @@ def _cells(way: Way) -> Iterable[tuple[int, int]]:
 def _cells_around(way: Way) -> Iterator[tuple[int, int]]:
     for lon, lat in way.line:
         for y in (-1, 0, 1):
-            # Far from the prime meridian, rows count their columns very differently.
+            # Rows have columns of different widths, so a place's column differs from row to row.
             column, row = _cell(lon, lat + y * _CELL_DEG)
             yield from ((column + x, row) for x in (-1, 0, 1))
 
 
 def _cell(lon: float, lat: float) -> tuple[int, int]:
     row = math.floor(lat / _CELL_DEG)
-    # Cells keep their width in metres: fewer columns in rows nearer to a pole.
+    # Cells have about the same width in metres in every row: nearer to a pole, rows have fewer.
     width = _CELL_DEG / max(math.cos(math.radians(row * _CELL_DEG)), 0.05)
     return math.floor(lon / width), row

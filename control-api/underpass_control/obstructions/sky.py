@@ -1,4 +1,4 @@
-"""An OpenStreetMap extract, as a satellite sees its roads."""
+"""Where the roads of an OpenStreetMap extract see a satellite, and where it is hidden."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from underpass_control.obstructions.terrain import TerrainError, read_terrain
 
 @dataclass(frozen=True)
 class View:
-    """What decides which places see a satellite, besides the map.
+    """The conditions, besides the map, that decide which places see a satellite.
 
-    `terrain` are files of heights, and `terrain_error_m` the standard deviation of one; `left_hand`
-    says on which side of the road one drives.
+    `terrain` are files of heights, `terrain_error_m` is the standard deviation of a height, and
+    `left_hand` is true where vehicles drive on the left.
     """
 
     antenna: AntennaMask
@@ -34,10 +34,10 @@ class View:
 def import_sky(
     path: Path, satellites: tuple[Satellite, ...], view: View, *, progress: Progress = quiet
 ) -> list[Obstruction]:
-    """Read an extract's tunnels and covered ways, and where else its roads do not see satellites.
+    """Read an extract's tunnels and covered ways, and where else its roads see no satellite.
 
-    A shadow counts for the satellite that it hides. All roads and buildings of the extract are in
-    memory at once. Raises `ExtractError`.
+    A shadow counts only for the satellite that is hidden there. All roads and buildings of the
+    extract are in memory at once. Raises `ExtractError`.
     """
     found = _read(path, progress)
     network = Network(found.ways, found.turns, found.lights)

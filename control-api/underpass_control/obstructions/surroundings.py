@@ -1,4 +1,4 @@
-"""What stands beside the roads of an OpenStreetMap extract, and may hide the sky above them."""
+"""The roads of an OpenStreetMap extract, and the objects beside them that may hide the sky."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from underpass_control.obstructions.extract import (
     way_of,
 )
 
-# Objects with one of these keys are looked at; those with the first ones may be areas.
+# Objects with one of `_KEYS` are read; those with one of `_AREAS` may be areas.
 _AREAS = ("building", "building:part", "natural", "landuse")
 _KEYS = (*_AREAS, "barrier", "highway", "railway", "man_made")
 _REPORT_EVERY = 10_000
-# A roof covers whatever is drawn below it.
+# A layer above all others: a roof covers everything drawn below it.
 _ABOVE_ALL = 100
-# What one obstacle may have: a forest has some ten thousand. A way has 2,000 at most by
-# OpenStreetMap's own rule.
+# The most positions of an area and of a way. A forest has some ten thousand; OpenStreetMap allows
+# a way 2,000.
 _MOST_POSITIONS, _MOST_OF_WAY = 200_000, 10_000
 
 
@@ -37,8 +37,8 @@ _MOST_POSITIONS, _MOST_OF_WAY = 200_000, 10_000
 class Surroundings:
     """The roads of an extract with their turn restrictions, and its obstacles with their heights.
 
-    `without_shape` counts what is left out for its shape: a wall of one node, an area without
-    ground, a way of a hundred thousand nodes.
+    `without_shape` counts the objects that are left out because of their shape: a wall of one node,
+    an area of fewer than three corners, a way of a hundred thousand nodes.
     """
 
     ways: list[Way] = field(default_factory=list)
@@ -73,7 +73,7 @@ _Object = tuple[Mapping[str, str], tuple[Line, ...], str, Way | None]
 
 
 def _objects(path: Path) -> Iterator[_Object]:
-    """Yield tags, lines, name, and the way where it is one; areas have their rings."""
+    """Yield each object's tags, lines (an area's rings), name, and the way if it is one."""
     objects = (
         osmium.FileProcessor(str(path))
         .with_locations()
@@ -96,7 +96,7 @@ def _objects(path: Path) -> Iterator[_Object]:
 
 
 class _Reader:
-    """Makes obstacles of objects."""
+    """Turns objects into obstacles."""
 
     def __init__(self) -> None:
         self.found = Surroundings()
@@ -106,7 +106,7 @@ class _Reader:
     def take(
         self, of: Mapping[str, str], lines: tuple[Line, ...], name: str, way: Way | None
     ) -> None:
-        """Take in an object: an area where it is no way."""
+        """Take in an object: an area if `way` is None."""
         most = _MOST_POSITIONS if way is None else _MOST_OF_WAY
         if sum(map(len, lines)) > most:
             self.found.without_shape += 1
@@ -196,7 +196,7 @@ class _Reader:
 
     @staticmethod
     def _overhead_m(of: Mapping[str, str]) -> tuple[float, float] | None:
-        """Return width and thickness of a way that passes overhead; None where it does not."""
+        """Return width and thickness of a way that passes overhead; None for other ways."""
         if of.get("man_made") == "gantry":
             return 1.0, tags.GANTRY_M
         if of.get("bridge", "no") != "no" and ("highway" in of or "railway" in of):
@@ -207,7 +207,7 @@ class _Reader:
         self.found.obstacles.append(obstacle)
 
     def finish(self) -> None:
-        """Let the heights that the map has say what the others may be; drop what parts replace."""
+        """Guess unknown heights from known ones; drop buildings that are drawn in parts."""
         found = self.found
         guess(found.obstacles, found.heights, self._footprints)
         wholes = [one for one in self._footprints if not one.is_part]

@@ -1,4 +1,4 @@
-"""Heights of the ground from files: GeoTIFF, SRTM's HGT, and what else GDAL reads."""
+"""Heights of the ground from files: GeoTIFF, SRTM's HGT, or any format that GDAL reads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rasterio.merge import merge
 from dama.sky import HeightGrid, SkyError
 from dama.sky.satellite import Floats
 
-# Memory for one grid, as 8 bytes each: some ten tiles of SRTM at 30 m.
+# The most heights in one grid, of 8 bytes each: some ten tiles of SRTM at 30 m.
 _MOST_CELLS = 150_000_000
-# Further around the roads than this no mountain hides a satellite that is 10° high or more.
+# No mountain further from the roads than this hides a satellite at an elevation of 10° or more.
 _MARGIN_DEG = 0.3
 
 
@@ -31,9 +31,9 @@ def read_terrain(
 ) -> HeightGrid:
     """Read the heights around a box (west, south, east, north in degrees).
 
-    Of a map on both sides of the 180th meridian, the box goes beyond it. Files must be in degrees
-    of WGS 84, as SRTM and Copernicus DEM are. `error_m` is the standard deviation of a height.
-    Raises `TerrainError`.
+    For a map on both sides of the 180th meridian, the box extends beyond 180 degrees. Files must be
+    in degrees of WGS 84, as SRTM and Copernicus DEM are. `error_m` is the standard deviation of a
+    height. Raises `TerrainError`.
     """
     west, south, east, north = box
     bounds = (west - _MARGIN_DEG, south - _MARGIN_DEG, east + _MARGIN_DEG, north + _MARGIN_DEG)
@@ -59,7 +59,7 @@ def read_terrain(
     finally:
         for source in opened:
             source.close()
-    # SRTM's voids, where a file does not declare them.
+    # Values this low are SRTM's voids, which some files do not declare.
     heights[heights < -1_000.0] = math.nan
     try:
         return HeightGrid(
@@ -76,9 +76,9 @@ def read_terrain(
 def _merged(
     opened: Sequence[DatasetReader], bounds: tuple[float, float, float, float]
 ) -> tuple[Floats, Affine]:
-    """Return the heights within bounds, and the place of their first one.
+    """Return the heights within bounds, and the transform of their grid.
 
-    Files have longitudes of -180 to 180, the bounds may lie beyond.
+    Files have longitudes of -180 to 180; the bounds may lie beyond.
     """
     west, south, east, north = bounds
     heights, transform = None, None

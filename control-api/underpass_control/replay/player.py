@@ -12,29 +12,29 @@ from underpass_control.client import LostError
 from underpass_control.replay.targets import Target
 from underpass_control.replay.timeline import Moment, Timeline
 
-# Reports of one request: what has piled up goes out in as few as this allows.
+# The most moments in one request; waiting ones are sent in as few requests as this allows.
 _BATCH = 500
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.05, 10.0
-# A target that has been away for so long after the end is not waited for any more.
+# If the target is still away this long after the end of the drive, the replay gives up.
 _GIVE_UP_S = 60.0
-# Between the end and the next beginning.
+# The pause between the end of a drive and its next beginning.
 _PAUSE_MS = 1_000
 
 
 @dataclass
 class Played:
-    """What has been played so far."""
+    """The progress of a replay."""
 
     fixes: int = 0
     sent: int = 0
     losses: int = 0
-    # The place in the drive, of those in all.
+    # How many fixes of the drive have been played in its present run.
     place: int = 0
-    # Why nothing goes out at present.
+    # Why nothing can be sent at present.
     trouble: str | None = None
 
     def summary(self) -> dict[str, object]:
-        """Return it for programs."""
+        """Return the figures for programs."""
         return {name: value for name, value in asdict(self).items() if name != "place"}
 
 
@@ -46,9 +46,9 @@ async def play(
     again: bool = False,
     tell: Callable[[Played], None] = lambda _: None,
 ) -> None:
-    """Play a drive to its end, or again and again until cancelled; `played` tells how far it is.
+    """Play a drive to its end, or again and again until cancelled; `played` shows the progress.
 
-    What could not be sent is sent again, with what has become due meanwhile.
+    Moments that could not be sent are sent again, with those that became due meanwhile.
     """
     await target.open()
     try:

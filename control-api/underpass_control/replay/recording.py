@@ -1,4 +1,4 @@
-"""A recorded drive from its file."""
+"""Reads a recorded drive from a file."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from underpass_control.tracks.gpx import GpxError, read_gpx
 from underpass_control.tracks.nmea import NmeaReader, read_nmea
 
 _PIECE = 1 << 16
-# Programs of Windows write texts in UTF-16, and say so at their beginning.
+# Some Windows programs write text in UTF-16, which begins with one of these marks.
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class RecordingError(Exception):
-    """The file cannot be read, or holds no drive."""
+    """The file cannot be read, or contains no drive."""
 
 
 class Recording(NamedTuple):
-    """The fixes of a file, in its order, and how many of it can be none."""
+    """The fixes of a file, in its order, and how many of its points or fixes were rejected."""
 
     fixes: list[Fix]
     rejected: int
 
 
 def read_recording(path: Path) -> Recording:
-    """Return the fixes of an NMEA log, a GPX file or gpsd's reports, told by how it begins."""
+    """Return the fixes of an NMEA log, a GPX file or gpsd's reports, told apart by their beginning."""
     reader, points = NmeaReader(of_log=True), gpx.Counts()
     try:
         with path.open("rb") as file:
             head = file.read(256)
-        # As XML says: with a mark before it, and in letters of two bytes, or not.
+        # As XML allows, a byte order mark may come first, and characters may take two bytes.
         begins = head.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1]
         is_xml = begins == b"<"
         if is_xml:
@@ -49,7 +49,7 @@ def read_recording(path: Path) -> Recording:
         raise RecordingError(f"{path}: {error}") from error
     if not fixes:
         seen = reader.counts
-        # Most such logs have lost their checksums, or such files their times.
+        # Usually such a log has lost its checksums, or such a GPX file its times.
         why = f"{seen.sentences} sound sentences, {seen.spoilt} other lines"
         if is_xml:
             why = f"{points.rejected} track points without place or time"
@@ -64,7 +64,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def _reports(path: Path) -> Iterator[Fix]:
-    """Yield the fixes of what gpsd said, as `gpspipe -w` writes it, one report a line."""
+    """Yield the fixes of gpsd's reports, one a line, as `gpspipe -w` writes them."""
     with path.open("rb") as file:
         while line := file.readline(MOST_LINE):
             fix = read_report(line, None)
@@ -74,5 +74,5 @@ def _reports(path: Path) -> Iterator[Fix]:
 
 def _log(path: Path, encoding: str, reader: NmeaReader) -> Iterator[Fix]:
     with path.open(encoding=encoding, errors="replace") as file:
-        # Bounded pieces of a line that never ends: none of them is a sentence.
+        # An endless line is read in bounded pieces, none of which is a valid sentence.
         yield from read_nmea(iter(lambda: file.readline(_PIECE), ""), reader)

@@ -1,4 +1,4 @@
-"""Fixes as a receiver says them in NMEA 0183."""
+"""Fixes as NMEA 0183 sentences of a receiver."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from underpass_control.instants import moment_of
 from underpass_control.replay.timeline import Moment
 
 _KNOT_MPS = 1852.0 / 3600.0
-# As `tracks.nmea` reads a dilution of precision: 3 m for 1.
+# The same as in `tracks.nmea`: a dilution of precision of 1 means 3 m.
 _RANGE_ERROR_M = 3.0
 
 
 def sentences(moment: Moment) -> bytes:
-    """Return what is said of a moment: RMC, GGA, and GST where the error is known."""
+    """Return the sentences of a moment: RMC, GGA, and GST if the error is known."""
     when = moment_of(moment.time_ms)
     time, date = (
         when.strftime("%H%M%S.") + f"{when.microsecond // 1000:03}",

@@ -1,4 +1,4 @@
-"""Where a replay goes: to the control service's REST, or as NMEA to a reader."""
+"""The targets of a replay: the control service's REST API, or a reader of NMEA."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MOST_UNREAD = 65_536
 
 
 class TargetError(Exception):
-    """No such target, or it cannot be opened."""
+    """The URL names no target, or the target cannot be opened."""
 
 
 class Target(Protocol):
-    """Takes what the receiver says."""
+    """Receives the moments of a replay."""
 
     async def open(self) -> None:
         """Get ready; return once a reader is there for the beginning.
@@ -40,19 +40,19 @@ class Target(Protocol):
         """Send.
 
         Raises:
-            client.LostError: Not now, but perhaps later.
-            client.RefusedError: Never.
+            client.LostError: Sending failed, but may succeed later.
+            client.RefusedError: The moments were refused for good.
         """
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the target."""
 
 
 def target_of(url: str, *, token: str | None, terminal: int | None) -> Target:
     """Return the target of a URL.
 
     Raises:
-        TargetError: It is none, or lacks something.
+        TargetError: The URL names no target, or something is missing.
     """
     try:
         parts = urlsplit(url)
@@ -74,7 +74,7 @@ def target_of(url: str, *, token: str | None, terminal: int | None) -> Target:
 
 
 class Rest:
-    """The positions of a terminal, reported in batches."""
+    """Reports the positions of a terminal to the control service, in batches."""
 
     def __init__(self, client: Client, terminal: int) -> None:
         self._client = client
@@ -111,13 +111,13 @@ def _position(terminal: int, fix: Fix) -> dict[str, object]:
 
 
 class Udp:
-    """A datagram for each moment."""
+    """Sends a datagram for each moment."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port
 
     async def open(self) -> None:
-        """Bind."""
+        """Bind a socket."""
         loop = asyncio.get_running_loop()
         try:
             self._transport, _ = await loop.create_datagram_endpoint(
@@ -132,7 +132,7 @@ class Udp:
             self._transport.sendto(sentences(moment))
 
     async def close(self) -> None:
-        """Unbind."""
+        """Close the socket."""
         self._transport.close()
 
 
@@ -153,7 +153,7 @@ class TcpListen:
         await self._first.wait()
 
     async def send(self, moments: Sequence[Moment]) -> None:
-        """Send; a client that does not read is cut, and may connect again."""
+        """Send; a client that does not read is disconnected, and may connect again."""
         said = b"".join(map(sentences, moments))
         for reader in list(self._readers):
             reader.write(said)
@@ -161,7 +161,7 @@ class TcpListen:
                 reader.transport.abort()
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening, and disconnect all clients."""
         self._server.close()
         for reader in list(self._readers):
             reader.close()
@@ -183,13 +183,13 @@ class TcpListen:
 
 
 class Pty:
-    """A pseudo-terminal that a serial reader opens, behind a link of the given name."""
+    """A pseudo-terminal for a reader of serial ports, which opens it by a symbolic link."""
 
     def __init__(self, link: Path) -> None:
         self._link = link
 
     async def open(self) -> None:
-        """Make it."""
+        """Make the pseudo-terminal and the link."""
         self._ours, self._theirs = os.openpty()
         tty.setraw(self._theirs, termios.TCSANOW)
         os.set_blocking(self._ours, False)
@@ -207,7 +207,7 @@ class Pty:
             os.write(self._ours, b"".join(map(sentences, moments)))
 
     async def close(self) -> None:
-        """Take it away."""
+        """Remove the link and the pseudo-terminal."""
         self._link.unlink(missing_ok=True)
         os.close(self._ours)
         os.close(self._theirs)

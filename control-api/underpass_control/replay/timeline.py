@@ -1,4 +1,4 @@
-"""When each fix of a recorded drive is told again, and with what time; no clock of its own."""
+"""When each fix of a recorded drive is replayed, and with which time; it has no clock."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from dataclasses import dataclass, replace
 from dama.prediction import Fix
 from dama.prediction.fix import MAX_SPEED_MPS
 
-# A receiver tells each second that it has no fix.
+# Without a fix, a receiver says so each second.
 _TELL_EVERY_MS = 1_000
-# Fixes further apart than this were lost in between.
+# Between fixes further apart than this, the receiver had lost its fix.
 _LOST_AFTER_MS = 2_500
-# Fixes that are much further apart, longer than any tunnel takes, are of two drives, or the clock
-# of the receiver was wrong. What follows is told after such a pause.
+# Fixes further apart than any tunnel takes are of two drives, or the receiver's clock was wrong.
+# The later ones then follow after `_PAUSE_MS`.
 _APART_MS = 30 * 60_000
 _PAUSE_MS = 60_000
-# So many fixes in a row that fall back in time are another drive; fewer are mistakes.
+# This many fixes in a row that fall back in time are another drive; fewer are errors.
 _ANOTHER = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the receiver says at a time, ms since the Unix epoch: a fix, or that it has none."""
+    """A receiver's output at a time (ms since the Unix epoch): a fix, or None for no fix."""
 
     time_ms: int
     fix: Fix | None
 
 
 class Timeline:
-    """The fixes of a recording, one drive after the other; a fix that falls back is left out.
+    """The fixes of a recording, one drive after the other, without those that fall back in time.
 
-    `left_out` are how many.
+    `left_out` counts the fixes that were left out.
 
     Raises:
         ValueError: There are none, or `speed` is not positive.
     """
 
     def __init__(self, fixes: Iterable[Fix], speed: float = 1.0) -> None:
-        """Take the drive, and how many times faster it is driven."""
+        """Take the recorded fixes, and how many times faster they are replayed."""
         if not speed > 0.0:
             raise ValueError("the speed is not positive")
         self._speed = speed
-        # With each fix, how long after the first one it is told.
+        # Each fix, with how long (ms, as recorded) after the first one it is replayed.
         self._fixes: list[tuple[int, Fix]] = []
         self.left_out = 0
         behind: list[Fix] = []
@@ -80,13 +80,13 @@ class Timeline:
 
     @property
     def duration_ms(self) -> int:
-        """How long it takes."""
+        """How long the replay takes."""
         return self._scaled(self._fixes[-1][0])
 
     def moments(self, start_ms: int) -> Iterator[Moment]:
-        """Yield what is told, in order; the first fix has the time `start_ms`.
+        """Yield the moments in order; the first fix has the time `start_ms`.
 
-        Driven faster, the vehicle is faster: speeds grow with times shrinking.
+        In a faster replay the vehicle's speeds rise as the times shrink.
         """
         last: Fix | None = None
         for after_ms, fix in self._fixes:

@@ -15,9 +15,9 @@ from shapely.geometry.base import BaseGeometry
 from underpass_control.tiles.grid import EXTENT, Tile
 from underpass_control.tiles.kinds import LAYERS
 
-# Before compression: what a browser works through for one tile.
+# Before compression, to limit a browser's work for one tile.
 MOST_TILE_BYTES = 1 << 20
-# The grid has y to the south already.
+# In the grid, y already points south.
 _OPTIONS = {"y_coord_down": True, "extents": EXTENT}
 
 
@@ -32,7 +32,7 @@ class TileContent:
 def encoded(rows: Iterable[tuple[int, str, BaseGeometry]]) -> bytes | None:
     """Encode a tile of layers (by number in `LAYERS`), properties (JSON) and geometries.
 
-    Those that come last are left out where the tile would be too large. None: nothing is in it.
+    If the tile would be too large, the last features are left out. Returns None if nothing is left.
     """
     found = _features(rows)
     while found:
@@ -50,13 +50,13 @@ def encoded(rows: Iterable[tuple[int, str, BaseGeometry]]) -> bytes | None:
 
 
 def _features(rows: Iterable[tuple[int, str, BaseGeometry]]) -> list[tuple[int, dict[str, Any]]]:
-    """Return the features of layers, what is missed most first; lines of one kind are one."""
+    """Return features with their layers, the most important first; lines of one kind are one."""
     lines: dict[tuple[int, str], list[BaseGeometry]] = {}
     points: list[tuple[int, dict[str, Any]]] = []
     areas: list[tuple[int, dict[str, Any]]] = []
     for layer, properties, geometry in rows:
         dimensions = shapely.get_dimensions(geometry)
-        # What is made valid may be a collection of areas, lines and points.
+        # Making an area valid may give a collection of areas, lines and points.
         for part in shapely.get_parts(shapely.get_parts(_on_units(geometry))):
             if part.is_empty or shapely.get_dimensions(part) != dimensions:
                 continue
@@ -73,9 +73,9 @@ def _features(rows: Iterable[tuple[int, str, BaseGeometry]]) -> list[tuple[int, 
 
 
 def _on_units(geometry: BaseGeometry) -> BaseGeometry:
-    """Put a geometry on whole units, and have its areas be valid there; empty if nothing is left.
+    """Round a geometry to whole units, with valid areas; it is empty if nothing is left.
 
-    Cutting and rounding make rings that cross or touch themselves.
+    Cutting and rounding can make rings cross or touch themselves.
     """
     try:
         valid = geometry if shapely.is_valid(geometry) else shapely.make_valid(geometry)

@@ -1,4 +1,4 @@
-"""What of an OpenStreetMap extract is drawn, read from its file once."""
+"""The objects of an OpenStreetMap extract that are drawn, read from its file in one pass."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ _INTERESTING = osmium.osm.NODE | osmium.osm.WAY | osmium.osm.AREA
 
 @dataclass(frozen=True)
 class Feature:
-    """A point, line or area (degrees), and what it is drawn as."""
+    """A point, line or area (degrees), and the kind by which it is drawn."""
 
     kind: Kind
     geometry: BaseGeometry
 
 
 def features(path: Path, progress: Progress = quiet) -> Iterator[Feature]:
-    """Yield what is drawn of an extract.
+    """Yield the features of an extract that are drawn.
 
-    Where its nodes are is kept in a file beside, so that memory does not grow with the extract.
+    The positions of its nodes are kept in a temporary file, so that memory does not grow with the
+    extract.
 
     Raises:
-        ExtractError: It cannot be read.
+        ExtractError: The extract cannot be read.
     """
     if not path.is_file():
         raise ExtractError(f"{path}: no such file")
@@ -79,7 +80,7 @@ def _feature(one: object) -> Feature | None:
 
 
 def _line(kind: Kind, way: osmium.osm.Way) -> Feature | None:
-    # An extract cuts ways at its border: nodes beyond it have no place.
+    # An extract cuts ways at its border: nodes beyond it have no position.
     places = [(node.lon, node.lat) for node in way.nodes if node.location.valid()]
     if len(set(places)) < 2 or len(places) > _MOST_POSITIONS:
         return None

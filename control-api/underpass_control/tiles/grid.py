@@ -1,8 +1,9 @@
-"""The grid of tiles: where a geometry is on it, and what of it is in each tile.
+"""The grid of tiles: projects geometries onto it and cuts them into the tiles they lie in.
 
-A tile has a zoom z, a column x from the west and a row y from the north, as in all web maps: 2^z of
-each, in the spherical Mercator projection (EPSG:3857). Here the whole map is the unit square, its
-north-west corner the origin, y to the south; within a tile there are 4,096 units each way.
+A tile has a zoom z, a column x from the west and a row y from the north, as in all web maps. There
+are 2^z columns and rows, in the spherical Mercator projection (EPSG:3857). Here the whole map is
+the unit square: the origin is its north-west corner, and y points south. A tile is 4,096 units
+wide and high.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from numpy.typing import NDArray
 from shapely.geometry.base import BaseGeometry
 
 EXTENT = 4096
-# What lies so far beyond a tile's edge (tile units) is in it, too: lines have a width.
+# A tile includes geometry up to this far beyond its edge (tile units), since lines have a width.
 BUFFER = 64
 MOST_ZOOM = 14
 # The latitude of the map's edges, in degrees.
 EDGE_DEG = math.degrees(math.atan(math.sinh(math.pi)))
-# Half a pixel on a screen with 512 pixels per tile; the last zoom is shown enlarged.
+# Half a pixel on a screen with 512 pixels per tile; less at the last zoom, which is shown enlarged.
 _TOLERANCE, _LAST_TOLERANCE = 4.0, 1.0
 # Areas smaller than 4 by 4 pixels are not drawn.
 _LEAST_AREA = 32.0**2
@@ -49,27 +50,27 @@ class Tile(NamedTuple):
 
     @property
     def is_on_map(self) -> bool:
-        """Whether there is such a tile."""
+        """Whether the grid has such a tile."""
         return 0 <= self.z <= MOST_ZOOM and all(0 <= one < 2**self.z for one in (self.x, self.y))
 
 
 class Piece(NamedTuple):
-    """What of a geometry is in a tile: points, lines or areas, in its units."""
+    """The part of a geometry that lies in a tile: points, lines or areas, in the tile's units."""
 
     tile: Tile
     geometry: BaseGeometry
 
 
 class TooManyPiecesError(ValueError):
-    """A geometry lies in more tiles than may be."""
+    """A geometry lies in more tiles than allowed."""
 
 
 def projected(geometry: BaseGeometry) -> list[BaseGeometry]:
     """Project a point, a line, or areas from degrees to the unit square.
 
-    A line or area that crosses the antimeridian, as one whose next position is nearer that way,
-    comes in several parts, one of which is left of it. What lies beyond the map's edges in the
-    north and south is put on them.
+    Where the nearer way to a line's next position crosses the antimeridian, the line or area does
+    so too: it is returned in parts, one on each side. Positions beyond the map's northern and
+    southern edges are moved to the edges.
     """
     flat = shapely.transform(geometry, _mercator)
     west, _, east, _ = shapely.bounds(flat)
@@ -77,7 +78,7 @@ def projected(geometry: BaseGeometry) -> list[BaseGeometry]:
         return [flat]
     whole = _unwrapped(flat)
     west, _, east, _ = shapely.bounds(whole)
-    # The part on the far side is the same geometry one world further.
+    # The part on the other side is found by shifting the geometry by one world.
     found = []
     for world in range(math.floor(west), math.ceil(east)):
         shifted = shapely.transform(whole, _moved(-world))
@@ -99,13 +100,13 @@ def _moved(by: float) -> Callable[[Floats], Floats]:
 
 
 def _unwrapped(geometry: BaseGeometry) -> BaseGeometry:
-    """Have each line go the nearer way around the Earth from one position to the next."""
+    """Make each line go the nearer way around the Earth from one position to the next."""
 
     def line(places: Floats) -> Floats:
         return np.column_stack((np.unwrap(places[:, 0], period=1.0), places[:, 1]))
 
     def beside(ring: Floats, outer: Floats) -> Floats:
-        """Put a hole into the same world as its outer ring."""
+        """Shift a hole into the same world as its outer ring."""
         worlds = round(float(outer[:, 0].mean() - ring[:, 0].mean()))
         moved: Floats = ring + np.array([worlds, 0.0])
         return moved
@@ -129,10 +130,10 @@ def _unwrapped(geometry: BaseGeometry) -> BaseGeometry:
 def pieces(geometry: BaseGeometry, from_zoom: int, to_zoom: int, most: int) -> Iterator[Piece]:
     """Cut a projected geometry into the tiles of some zooms, simplified for each.
 
-    Areas come from the zoom on at which they are large enough to be seen.
+    Areas are included from the zoom at which they are large enough to be seen.
 
     Raises:
-        TooManyPiecesError: There would be more than `most`.
+        TooManyPiecesError: There would be more than `most` pieces.
     """
     is_area = shapely.get_dimensions(geometry) == 2
     if is_area:
@@ -141,7 +142,7 @@ def pieces(geometry: BaseGeometry, from_zoom: int, to_zoom: int, most: int) -> I
         needed = math.ceil(math.log2(math.sqrt(_LEAST_AREA) / size)) if size > 0 else to_zoom
         from_zoom = max(from_zoom, min(needed, to_zoom))
     count = 0
-    # Each with what of the geometry lies in and around it.
+    # Tiles to process, each with the part of the geometry that lies in and around it.
     waiting = [(_least_around(geometry, from_zoom), geometry)]
     while waiting:
         tile, inside = waiting.pop()
@@ -157,7 +158,7 @@ def pieces(geometry: BaseGeometry, from_zoom: int, to_zoom: int, most: int) -> I
 
 
 def _least_around(geometry: BaseGeometry, most_zoom: int) -> Tile:
-    """Return the smallest tile that nothing of a geometry is beyond or near the edge of."""
+    """Return the smallest tile that contains a geometry, with a margin to its edges."""
     west, north, east, south = shapely.bounds(geometry)
     margin = 2.0 * BUFFER / EXTENT
     for z in range(most_zoom, 0, -1):
@@ -174,7 +175,7 @@ def _least_around(geometry: BaseGeometry, most_zoom: int) -> Tile:
 
 
 def _quarters(tile: Tile, geometry: BaseGeometry) -> Iterator[tuple[Tile, BaseGeometry]]:
-    """Yield the four tiles within one, each with what of the geometry is in it."""
+    """Yield those of a tile's four quarters that the geometry reaches, each with its part of it."""
     west, north, east, south = shapely.bounds(geometry)
     size = 1.0 / 2 ** (tile.z + 1)
     margin = size * BUFFER / EXTENT
@@ -192,14 +193,14 @@ def _quarters(tile: Tile, geometry: BaseGeometry) -> Iterator[tuple[Tile, BaseGe
 
 
 def _shown(geometry: BaseGeometry, tile: Tile, *, is_last: bool) -> BaseGeometry | None:
-    """Return a geometry in the tile's units as it is drawn; None where nothing is to be seen."""
+    """Return a geometry as it is drawn, in the tile's units; None if nothing is visible."""
     scale = float(EXTENT * 2**tile.z)
     origin = np.array([tile.x * EXTENT, tile.y * EXTENT], dtype=np.float64)
     scaled = shapely.transform(geometry, lambda places: places * scale - origin)
     dimensions = shapely.get_dimensions(scaled)
     if dimensions == 0:
         place = shapely.get_coordinates(scaled)[0]
-        # A place near an edge is drawn by the tile that it is in alone.
+        # A place near an edge is drawn only by the tile that contains it.
         return scaled if (place >= 0).all() and (place < EXTENT).all() else None
     tolerance = _LAST_TOLERANCE if is_last else _TOLERANCE
     simple = shapely.simplify(scaled, tolerance, preserve_topology=dimensions == 2)

@@ -1,4 +1,4 @@
-"""What of OpenStreetMap is drawn, as what, and from which zoom on.
+"""Which OpenStreetMap objects are drawn, as which kind, and from which zoom on.
 
 The layers, each with `class`:
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from dama.prediction.network import is_covered
 
 LAYERS = ("land", "water", "roads", "places")
-# Keys that make an object worth looking at; those of areas come first.
+# Only objects with one of these keys are read; those of areas come first.
 AREA_KEYS = ("landuse", "natural", "waterway")
 KEYS = (*AREA_KEYS, "highway", "railway", "place")
 LONGEST_NAME = 60
@@ -29,11 +29,11 @@ Tags = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a feature is drawn as."""
+    """The layer, properties and first zoom by which a feature is drawn."""
 
     layer: str
     properties: Properties
-    # Areas come in where they are large enough to be seen, at any zoom.
+    # Areas appear at any zoom at which they are large enough to be seen.
     from_zoom: int = 0
 
 
@@ -49,7 +49,7 @@ _ROADS = {
     "road": ("minor", 13),
     "service": ("minor", 13),
 }
-# Slip roads are short: from afar they are specks beside their road.
+# Slip roads are short: at low zooms they are specks beside their road.
 _LINK_FROM_ZOOM = 11
 _WATERWAYS = {"river": 8, "canal": 10, "stream": 13}
 _BUILT = frozenset({"residential", "commercial", "industrial", "retail"})
@@ -59,14 +59,14 @@ _MOST_PEOPLE = 10**8
 
 
 def line_kind(tags: Tags) -> Kind | None:
-    """Return what a way is drawn as that is a line; None where it is not drawn."""
+    """Return the kind of a way that is drawn as a line; None if it is not drawn."""
     road = _road(tags)
     if road is not None:
         return road
     if tags.get("railway") == "rail":
         return Kind("roads", (("class", "rail"), *_tunnel(tags)), 10)
     waterway = tags.get("waterway", "")
-    # A stream in a pipe is not to be seen.
+    # A stream in a pipe is not visible.
     if waterway in _WATERWAYS and tags.get("tunnel", "no") == "no":
         return Kind("water", (("class", waterway),), _WATERWAYS[waterway])
     if tags.get("natural") == "coastline":
@@ -75,7 +75,7 @@ def line_kind(tags: Tags) -> Kind | None:
 
 
 def area_kind(tags: Tags) -> Kind | None:
-    """Return what an area is drawn as; None where it is not drawn."""
+    """Return the kind of an area; None if it is not drawn."""
     landuse, natural = tags.get("landuse"), tags.get("natural")
     if natural == "water" or tags.get("waterway") in ("riverbank", "dock") or landuse in _LAKES:
         return Kind("water", (("class", "lake"),))
@@ -87,7 +87,7 @@ def area_kind(tags: Tags) -> Kind | None:
 
 
 def place_kind(tags: Tags) -> Kind | None:
-    """Return what a node is drawn as: a place with a name, or None."""
+    """Return the kind of a node that is a place with a name; None for any other node."""
     place, name = tags.get("place", ""), tags.get("name", "").strip()
     if place not in _PLACES or not name or len(name) > LONGEST_NAME or not name.isprintable():
         return None
@@ -95,7 +95,7 @@ def place_kind(tags: Tags) -> Kind | None:
     is_number = text.isascii() and text.isdigit() and len(text) <= 9
     people = min(int(text), _MOST_PEOPLE) if is_number else 0
     kind = "village" if place == "suburb" else place
-    # The larger first, each kind before the next.
+    # Kinds in the order of `_PLACES`, and larger places first within a kind.
     rank = (_PLACES[place] + 1) * _MOST_PEOPLE - people
     return Kind("places", (("class", kind), ("name", name), ("rank", rank)), _PLACES[place])
 

@@ -26,24 +26,24 @@ from underpass_control.tiles.grid import Tile, TooManyPiecesError, pieces, proje
 from underpass_control.tiles.kinds import LAYERS
 
 FROM_ZOOM, TO_ZOOM = 4, 13
-# What one object may cost: a sea of 500 by 500 km is in 30,000 tiles of the last zoom.
+# Limits the cost of one object. A sea of 500 by 500 km is in 30,000 tiles of the last zoom.
 _MOST_PIECES = 50_000
 _AT_ONCE = 2_000
 _PACKED_BITS = 24
-# The same extract gives the same bytes.
+# No time in the gzip header, so that the same extract gives the same bytes.
 _NO_TIME = 0
 
 
 class Tiles:
-    """The tiles of an extract, made one after the other; used as a context."""
+    """The tiles of an extract, made one after the other; a context manager."""
 
     def __init__(self, path: Path, progress: Progress = quiet) -> None:
-        """Cut all that is drawn of the extract.
+        """Cut all features of the extract that are drawn.
 
         Raises:
-            ExtractError: It cannot be read.
+            ExtractError: The extract cannot be read.
         """
-        # How many objects have no shape that can be drawn, or lie in too many tiles.
+        # The number of objects whose shape cannot be drawn, or that lie in too many tiles.
         self.left_out = 0
         self._closing = contextlib.ExitStack()
         with self._closing:
@@ -52,7 +52,7 @@ class Tiles:
             self._closing.callback(self._pieces.close)
             self._sort(features(path, progress))
             row = self._pieces.execute("SELECT COUNT(DISTINCT tile) FROM piece").fetchone()
-            # Of some, nothing may be left to be drawn.
+            # The most tiles there can be: in some of them nothing may be left to draw.
             self.most: int = row[0]
             self._closing = self._closing.pop_all()
 
@@ -76,7 +76,7 @@ class Tiles:
                 yield TileContent(_unpacked(packed), gzip.compress(content, mtime=_NO_TIME))
 
     def _sort(self, found: Iterable[Feature]) -> None:
-        # The file is useless after a crash.
+        # The file need not survive a crash.
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):
             self._pieces.execute(f"PRAGMA {pragma}")
         self._pieces.execute(
@@ -100,7 +100,7 @@ class Tiles:
                     for tile, geometry in pieces(part, from_zoom, TO_ZOOM, _MOST_PIECES):
                         yield _packed(tile), layer, number, properties, shapely.to_wkb(geometry)
             except (GEOSException, ValueError, TooManyPiecesError):
-                # Some of its pieces may be stored already; they are right for their tiles.
+                # Some of its pieces may be stored already; these are correct in their tiles.
                 self.left_out += 1
 
 

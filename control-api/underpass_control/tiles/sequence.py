@@ -1,4 +1,4 @@
-"""Tiles as a JSON text sequence (RFC 7464): what an import sends to the service.
+"""Tiles as a JSON text sequence (RFC 7464), which an import sends to the service.
 
 Each text is `{"tile": [z, x, y], "content": "…"}`; the content is gzipped Mapbox Vector Tile, in
 base64.
@@ -18,13 +18,13 @@ from underpass_control.tiles.encoding import MOST_TILE_BYTES, TileContent
 from underpass_control.tiles.grid import EXTENT, MOST_ZOOM, Tile
 from underpass_control.tiles.kinds import LAYERS
 
-# A content that hardly compresses, in base64, with what is around it.
+# A content that hardly compresses, in base64, with the JSON around it.
 MOST_TEXT_BYTES = MOST_TILE_BYTES * 4 // 3 + 1000
 _GZIP = 16 + zlib.MAX_WBITS
 
 
 class TileError(ValueError):
-    """A text that is no tile."""
+    """A text that is not a tile."""
 
 
 def to_text(one: TileContent) -> bytes:
@@ -36,11 +36,11 @@ def to_text(one: TileContent) -> bytes:
 def from_text(text: bytes) -> TileContent:
     """Read a text, without separators.
 
-    Browsers get the content as it is: it is unpacked here, no further than it may be long, and its
-    layers are looked at.
+    Browsers get the content as it is, so it is checked here: it is unpacked, up to the greatest
+    length allowed, and its layers are validated.
 
     Raises:
-        TileError: It is no tile of the map's ground.
+        TileError: It is not a tile of the map's ground.
     """
     try:
         document = json.loads(text)
@@ -55,7 +55,7 @@ def from_text(text: bytes) -> TileContent:
 
 
 def unpacked(content: bytes) -> bytes:
-    """Return a content as it was before compression.
+    """Return the uncompressed content.
 
     Raises:
         TileError: It is not gzipped, or too long.

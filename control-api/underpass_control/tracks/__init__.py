@@ -1,1 +1,1 @@
-"""Recorded tracks, as logs of receivers and navigation programs hold them."""
+"""Recorded tracks, from the files that receivers and navigation programs write."""

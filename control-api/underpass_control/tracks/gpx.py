@@ -11,20 +11,20 @@ from xml.parsers import expat
 from dama.prediction import Fix, FixError
 from dama.prediction.fix import MAX_SPEED_MPS
 
-# What one point may hold of text: a bound on what a hostile file makes us keep.
+# The most text kept of one element, which bounds the memory that a hostile file takes.
 _MAX_TEXT = 64
 _MAX_DEPTH = 32
 
 
 class GpxError(ValueError):
-    """A file that is no GPX, or is broken."""
+    """A file that is not GPX, or is broken."""
 
 
 @dataclass
 class Counts:
-    """What a reader passed over."""
+    """How much a reader skipped."""
 
-    # Points without a sound place and time.
+    # Points without a valid position and time.
     rejected: int = 0
 
 
@@ -35,7 +35,7 @@ class _Points:
         self.done: list[Fix] = []
         self._counts = counts
         self._depth = 0
-        # How deep the point that is read begins.
+        # The depth of the element of the point being read.
         self._at = 0
         self._point: dict[str, str] | None = None
         self._text: list[str] | None = None
@@ -54,7 +54,7 @@ class _Points:
             self._text = []
 
     def _is_read(self, name: str) -> bool:
-        # Receivers tell speed and course in extensions, too; a time there is of something else.
+        # Some receivers put speed and course into extensions; a time there means something else.
         return name in ("speed", "course", "hdop") or (
             name == "time" and self._depth == self._at + 1
         )
@@ -81,7 +81,7 @@ class _Points:
                 time_ms=_time_ms(point.get("time", "")),
                 lon=float(point["lon"]),
                 lat=float(point["lat"]),
-                # What a receiver does not know, many a writer gives as -1.
+                # Many programs write -1 for values that the receiver does not know.
                 speed_mps=_number(point.get("speed", ""), MAX_SPEED_MPS),
                 heading_deg=_number(point.get("course", ""), 360.0),
                 accuracy_m=None if hdop is None else 3.0 * hdop,
@@ -95,10 +95,10 @@ class _Points:
 def read_gpx(chunks: Iterable[bytes], counts: Counts | None = None) -> Iterator[Fix]:
     """Yield the track points of a file that have a time, in the file's order.
 
-    Points without a sound place and time are passed over, and counted; of a point whose speed,
-    course or dilution is impossible only that is left out. The file may come in pieces of any size.
-    Raises `GpxError` where it is not well formed, or declares a document type: GPX needs none, and
-    its entities are how small files grow without bound.
+    Points without a valid position and time are skipped and counted. If a point's speed, course or
+    dilution is impossible, only that value is left out. The file may come in pieces of any size.
+    Raises `GpxError` if it is not well formed or declares a document type: GPX needs none, and its
+    entities could make a small file grow without bound.
     """
     points = _Points(counts or Counts())
     parser = expat.ParserCreate(namespace_separator=" ")
@@ -126,7 +126,7 @@ def _local(tag: str) -> str:
 
 
 def _number(text: str, most: float) -> float | None:
-    """Return a number of 0 to `most`; None where it is none: that costs a point no more."""
+    """Return a number from 0 to `most`; None for any other text, which costs only this value."""
     try:
         number = float(text)
     except ValueError:
@@ -136,6 +136,6 @@ def _number(text: str, most: float) -> float | None:
 
 def _time_ms(text: str) -> int:
     moment = datetime.fromisoformat(text)
-    # GPX times are UTC; some writers leave the Z out.
+    # GPX times are UTC; some programs omit the Z.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""The line that a vehicle will drive, as navigation programs write it: GPX or GeoJSON."""
+"""The line that a vehicle will drive, from a navigation program's GPX or GeoJSON file."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from xml.parsers import expat
 
 from dama.prediction.places import Line, is_on_earth, without_repeats
 
-# What the service takes at most: of longer lines only so many places are kept.
+# The most places that the service accepts; longer lines are thinned to this many.
 MOST_PLACES = 10_000
 _MOST_BYTES = 256 << 20
-# Points of a GPX route, which programs plan, and of a track, which they have recorded.
+# Points of a GPX route, which a program planned, and of a track, which it recorded.
 _POINTS = ("rtept", "trkpt")
 
 
 class LineError(Exception):
-    """A file that has no line of places."""
+    """A file without a line of places."""
 
 
 def read_line(path: Path) -> Line:
-    """Return the line of a file: a GPX route, else its track, or a GeoJSON LineString.
+    """Return the line of a file: a GPX route, otherwise a GPX track, or a GeoJSON LineString.
 
-    Places have no need of times. Of more than the service takes, equally many are left out between
-    those that are kept.
+    Places need no times. If there are more than the service accepts, every nth place and the last
+    one are kept.
     """
     try:
         if path.stat().st_size > _MOST_BYTES:

@@ -1,8 +1,8 @@
 """NMEA 0183 logs and streams: sentences in, fixes out.
 
-Read are RMC, GGA, GNS, GLL, VTG, GST and ZDA of any talker (GP, GN, GL, GA, GB, BD, QZ, …);
-everything else is passed over. Sentences of one epoch, told by their time of day, make one fix.
-The gateway reads its receiver in the same way; docs/vectors/nmea.json holds both to it.
+The reader uses RMC, GGA, GNS, GLL, VTG, GST and ZDA of any talker (GP, GN, GL, GA, GB, BD, QZ, …)
+and skips everything else. Sentences with the same time of day (an *epoch*) make one fix. The
+gateway reads its receiver in the same way; the tests of both use docs/vectors/nmea.json.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from datetime import UTC, datetime, timedelta
 
 from dama.prediction import Fix, FixError
 
-# The standard allows 82 characters; receivers that say more stay well below this.
+# The standard allows 82 characters; receivers that exceed that stay well below this.
 MAX_SENTENCE = 256
 _KNOTS = 1852.0 / 3600.0
 _KMH = 1 / 3.6
-# GPS counts weeks modulo 1024: a receiver that lost count is off by as many.
+# GPS counts weeks modulo 1024: a receiver that lost count is wrong by this.
 _ROLLOVER = timedelta(weeks=1024)
-# No receiver's log is older than the first week that it can mean.
+# GPS time begins here, so no receiver's log can be older.
 _GPS_BEGAN = datetime(1980, 1, 6, tzinfo=UTC)
-# Two digits of a year mean the hundred years from here, and no year is another.
+# Years of two digits are those of the hundred years from here; no other years are accepted.
 _FIRST_YEAR = 1980
-# A dilution of precision of 1 is this error across the ground, one standard deviation.
+# The horizontal error, one standard deviation, at a dilution of precision of 1.
 _RANGE_ERROR_M = 3.0
-# Dead reckoning goes on for some seconds where satellites are lost, and drifts.
+# The error assumed for dead reckoning, which drifts for some seconds after satellites are lost.
 _ESTIMATED_M = 30.0
 _DAY = timedelta(days=1)
-# A time of day that falls back further than this has passed midnight.
+# If the time of day falls back by more than this, midnight has passed.
 _MIDNIGHT_S = 43_200
-# After so many fixes in a row that are older than an earlier one, the earlier one was wrong.
+# After this many fixes in a row that are older than an earlier one, the earlier one was wrong.
 _BELIEVED_AFTER = 10
 
-# Proprietary sentences have P for their talker, and then a maker's own name.
+# Proprietary sentences have P as their talker, followed by the maker's code.
 _SENTENCE = re.compile(
     r"\$(?:P(?=[A-Z0-9]{3})|[A-Z]{2})([A-Z0-9]{3,9}),([^*]*)(?:\*([0-9A-Fa-f]{2})(?:[, \t].*)?)?"
 )
@@ -46,26 +46,26 @@ _LONG_DATE = re.compile(r"(\d{1,2}),(\d{1,2}),(\d{4})", re.ASCII)
 
 
 class SentenceError(ValueError):
-    """A line that is no sound sentence."""
+    """A line that is not a valid sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence whose checksum is right: type and fields."""
+    """A sentence with a correct checksum: its type and fields."""
 
     type: str
     fields: tuple[str, ...]
 
     def field(self, number: int) -> str:
-        """Return a field, empty where the sentence ends before it."""
+        """Return a field; empty if the sentence ends before it."""
         return self.fields[number] if number < len(self.fields) else ""
 
 
 def parse_sentence(line: str) -> Sentence:
     """Read a line.
 
-    Anything before the dollar sign (a log's own time, say) is passed over, and what follows the
-    checksum after a comma or a space.
+    Text before the dollar sign (such as a log's own time) is ignored, and so is text that follows
+    the checksum after a comma, space or tab.
     """
     start = line.rfind("$", 0, MAX_SENTENCE)
     text = line[start:].rstrip("\r\n \t") if start >= 0 else ""
@@ -92,11 +92,11 @@ def _checksum(text: str) -> int:
 
 @dataclass
 class Counts:
-    """What a reader passed over, and why."""
+    """How much a reader took in, and how much it skipped and why."""
 
     sentences: int = 0
     fixes: int = 0
-    # Lines that are no sound sentence, and sound ones whose fields make no fix.
+    # Lines that are not valid sentences; then valid ones with impossible fields, and fixes refused.
     spoilt: int = 0
     rejected: int = 0
     without_fix: int = 0
@@ -104,7 +104,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Epoch:
-    """What the sentences of one time of day have said so far."""
+    """The values of one epoch's sentences so far."""
 
     time_of_day: timedelta
     place: tuple[float, float] | None = None
@@ -115,15 +115,15 @@ class _Epoch:
 
 
 class NmeaReader:
-    """Makes fixes of lines, one at a time.
+    """Makes fixes from lines, one line at a time.
 
-    The date comes from RMC or ZDA; before the first one no fix can be dated, and none is given.
-    A date that is earlier than `not_before` is taken for one whose week number rolled over, and
-    is moved on by 1,024 weeks until it is not.
+    The date comes from RMC or ZDA; until the first one no fix can be dated, and none is returned.
+    A date earlier than `not_before` is taken as one whose week number rolled over, and is moved on
+    by 1,024 weeks until it is no longer earlier.
 
-    Of a log that is read as a whole, `of_log`, all fixes are given, in the log's order: those
-    before its first date are given with it, dated by it; without any date, they are of the day on
-    which GPS began. Which of them fall back in time is the caller's to judge.
+    With `of_log`, for a log that is read as a whole, all fixes are returned, in the log's order.
+    Those before its first date are held back and dated by it; in a log without any date, they get
+    the day on which GPS began. The caller has to deal with fixes that fall back in time.
     """
 
     def __init__(self, not_before: datetime = _GPS_BEGAN, *, of_log: bool = False) -> None:
@@ -131,7 +131,7 @@ class NmeaReader:
         self._not_before = not_before
         self._of_log = of_log
         self._midnight: datetime | None = None
-        # The fixes of a log before its first date, dated by the assumed day.
+        # The fixes of a log before its first date, with the assumed day as their date.
         self._undated: list[Fix] | None = None
         if of_log:
             self._midnight, self._undated = _GPS_BEGAN, []
@@ -141,7 +141,7 @@ class NmeaReader:
         self._ready: list[Fix] = []
 
     def feed(self, line: str) -> list[Fix]:
-        """Take a line; return the fix that it completes, if it does."""
+        """Take a line; return the fixes that it completes."""
         try:
             read = parse_sentence(line)
         except SentenceError:
@@ -154,13 +154,13 @@ class NmeaReader:
         try:
             reader(self, read)
         except SentenceError:
-            # Of a log, fixes are counted alone: of a receiver that has just been switched on, no
-            # sentence has a time.
+            # In a log only rejected fixes are counted: a receiver that was just switched on writes
+            # sentences without times.
             self.counts.rejected += not self._of_log
         return self._take()
 
     def finish(self) -> list[Fix]:
-        """Return the fix of the last epoch, and those of a log that has no date."""
+        """Return the fix of the last epoch, and all fixes of a log that has no date."""
         self._close()
         self._date(timedelta())
         return self._take()
@@ -187,8 +187,8 @@ class NmeaReader:
         dilution = _scaled(read.field(7), _RANGE_ERROR_M)
         self._learn(
             place=_place(*(read.field(n) for n in range(1, 5))),
-            # 7 is typed in and 8 simulated: neither is a fix. 6 is dead reckoning; the others see
-            # satellites.
+            # 7 (manual input) and 8 (simulation) are no fixes. 6 is dead reckoning; the others are
+            # measured from satellites.
             valid=quality == "6"
             or (quality in ("1", "2", "3", "4", "5") and _sees_satellites(read)),
             accuracy_m=_ESTIMATED_M if quality == "6" else dilution,
@@ -196,8 +196,8 @@ class NmeaReader:
 
     def _gns(self, read: Sentence) -> None:
         self._at(read.field(0))
-        # One letter for each system: autonomous, differential, precise, real time kinematic or
-        # float. A place of dead reckoning alone has E.
+        # One letter for each system: autonomous (A), differential (D), precise (P), real-time
+        # kinematic (R) or its float mode (F). A place from dead reckoning alone has E.
         modes = set(read.field(5))
         measured = not modes.isdisjoint("ADPRF")
         estimated = not measured and "E" in modes
@@ -224,7 +224,7 @@ class NmeaReader:
             self._learn(accuracy_m=((north**2 + east**2) / 2) ** 0.5)
 
     def _vtg(self, read: Sentence) -> None:
-        # It has no time of its own: it belongs to the epoch that is open.
+        # It has no time of its own, so it belongs to the current epoch.
         kmh, knots = _scaled(read.field(6), _KMH), _scaled(read.field(4), _KNOTS)
         speed = knots if kmh is None else kmh
         self._learn(speed_mps=speed, heading_deg=_course(read.field(0)))
@@ -236,7 +236,7 @@ class NmeaReader:
             self._set_date(",".join(date), _LONG_DATE)
 
     def _at(self, text: str) -> None:
-        """Turn to the epoch of a time of day; the one before is over."""
+        """Go to the epoch of a time of day; if it is a new one, close the epoch before."""
         at = _time_of_day(text)
         if self._epoch is not None and self._epoch.time_of_day == at:
             return
@@ -270,7 +270,7 @@ class NmeaReader:
         self._midnight = midnight
 
     def _date(self, later: timedelta) -> None:
-        """Give the fixes that had no date, shifted from the assumed day by `later`."""
+        """Release the fixes that had no date, moved from the assumed day by `later`."""
         undated, self._undated = self._undated or [], None
         later_ms = round(later.total_seconds() * 1000)
         self._ready += [replace(fix, time_ms=fix.time_ms + later_ms) for fix in undated]
@@ -287,7 +287,7 @@ class NmeaReader:
         epoch = self._epoch
         if epoch is None:
             return
-        # One sentence that says there is no fix outweighs one that repeats the last place.
+        # A sentence that denies a fix overrules another that repeats the last place.
         both = valid if epoch.valid is None or valid is None else epoch.valid and valid
         self._epoch = replace(
             epoch,
@@ -322,9 +322,9 @@ class NmeaReader:
         (self._ready if self._undated is None else self._undated).append(fix)
 
     def _follows(self, time_ms: int) -> bool:
-        """Tell whether a fix of this time follows those before."""
+        """Tell whether to accept a fix of this time after those before."""
         if self._last_ms is not None and time_ms <= self._last_ms:
-            # A talker that repeats another's epoch, or a clock that fell back.
+            # Either a talker repeats another's epoch, or a clock fell back.
             self._behind += 1
             if self._behind < _BELIEVED_AFTER or time_ms == self._last_ms:
                 return False
@@ -357,7 +357,7 @@ def _time_of_day(text: str) -> timedelta:
     if not found:
         raise SentenceError(f"no time of day: {text}")
     hours, minutes, seconds, fraction = found.groups()
-    # 23:59:60 is the leap second; UTC as computers count it repeats the second after it.
+    # 23:59:60 is a leap second. It becomes the first second of the next day: Unix time has none.
     micros = int((fraction or "0").ljust(6, "0")[:6])
     return timedelta(
         hours=int(hours), minutes=int(minutes), seconds=int(seconds), microseconds=micros
@@ -380,17 +380,17 @@ def _degrees(text: str) -> float:
 
 
 def _sees_satellites(read: Sentence) -> bool:
-    """Tell whether the place of GGA or GNS is from satellites, not the last one repeated."""
+    """Tell whether a GGA's or GNS's position is from satellites, not the last one repeated."""
     return read.field(6) not in ("0", "00")
 
 
 def _is_measured(mode: str) -> bool:
-    """Tell whether a mode means a place: none, typed in and simulated do not."""
+    """Tell whether a mode is of a measured or estimated position: not none, manual or simulated."""
     return mode not in ("N", "M", "S")
 
 
 def _course(text: str) -> float | None:
-    """Return a course over ground; None for an invalid one, which does not spoil the fix."""
+    """Return a course over ground; None for an invalid one, which does not invalidate the fix."""
     degrees = _scaled(text, 1.0)
     return degrees if degrees is not None and 0.0 <= degrees <= 360.0 else None
 
