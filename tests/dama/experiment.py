@@ -2,8 +2,8 @@
 
 8 Mbit/s on the forward link, 500 ms of RTT, N terminals with one greedy download each for 300 s;
 A is in a road tunnel from 180 to 240 s, which is known from 60 s on. Control plans anew as reports
-come in; the hub sends by plan, gives what is left over to whoever has the link, and holds what is
-for a terminal without.
+come in. The hub sends by plan, shares the remaining capacity among the terminals with a link, and
+keeps the data for a terminal without one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from dama.planner.splitting import equal_at
 BEAM_BPS = 8_000_000
 ONE_WAY_MS = 250
 END_MS = 300_000
-# What TCP/IP headers with timestamps leave of a packet of 1500 bytes.
+# The payload of a packet of 1500 bytes with TCP/IP headers and timestamps.
 HEADERS_LEAVE = Fraction(1448, 1500)
 _STEP_MS = 250
 _REPLAN_MS = 5_000
 _REPORT_MS = 1_000
-# What the hub sends to a terminal that it hears in a planned blockage.
+# The rate at which the hub sends to a terminal that it hears in a planned blockage.
 _GUARANTEED_BPS = 500_000
 
 
 @dataclass(frozen=True)
 class Drive:
-    """When A is in the road tunnel, and what control knows of it at which time.
+    """When A is in the road tunnel, and what control knows of that at each time.
 
     Attributes:
         entry_ms: at the antenna.
@@ -45,7 +45,7 @@ class Drive:
     foreseen: Callable[[int], tuple[Blockage, ...]]
 
     def blocked(self, sent_ms: int) -> bool:
-        """Tell whether what the hub sends to A now meets the blockage."""
+        """Tell whether data that the hub sends to A at this time meets the blockage."""
         return self.entry_ms <= sent_ms + ONE_WAY_MS < self.exit_ms
 
 
@@ -57,13 +57,13 @@ def paper_drive(*, lend: bool = True) -> Drive:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it.
+    """The result of a run.
 
     Attributes:
         sent_bits: IP bits to each terminal until the end.
         curves: by terminal, the bits of each second.
         ledger: at the end.
-        entries: all that was entered.
+        entries: all entries of the ledger.
     """
 
     sent_bits: dict[str, int]
@@ -73,17 +73,17 @@ class Outcome:
 
     @property
     def payload_mbit(self) -> dict[str, float]:
-        """What TCP/IP headers leave, in Mbit."""
+        """The payload without TCP/IP headers, in Mbit."""
         return {name: float(bits * HEADERS_LEAVE / 10**6) for name, bits in self.sent_bits.items()}
 
     @property
     def jain(self) -> Fraction:
-        """Jain's index of what was sent."""
+        """Jain's index of the bits sent."""
         return jain_index(list(self.sent_bits.values()))
 
 
 def run(sessions: int, drive: Drive, *, end_ms: int = END_MS) -> Outcome:
-    """Let so many sessions share the beam until the end."""
+    """Let this many sessions share the beam until the end."""
     names = string.ascii_uppercase[:sessions]
     ledger = Ledger()
     entries: list[Entry] = []
@@ -134,7 +134,7 @@ def _step(lines: dict[str, Line], drive: Drive, now_ms: int) -> dict[str, int]:
     heard = [name for name in lines if name != "A" or not drive.blocked(now_ms)]
     bits = {name: bits[name] if name in heard else 0 for name in bits}
     whole = BEAM_BPS * _STEP_MS // 1000
-    # Heard beats planned; what that needs, the others go without.
+    # Heard beats planned: the hub sends to A, at the others' expense.
     if "A" in heard and not bits["A"]:
         guaranteed = _GUARANTEED_BPS * _STEP_MS // 1000
         others = [name for name in heard if name != "A"]

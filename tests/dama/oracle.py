@@ -17,7 +17,7 @@ Reals = npt.NDArray[np.float64]
 
 # Part of all bits by which an amount may differ and still count as equal.
 _EQUAL = 4e-5
-# What the solver takes as nothing: bounds that touch are feasible only with so much between them.
+# The solver's tolerance: it finds bounds that touch feasible only with this much between them.
 _SLIGHT = 1e-6
 
 
@@ -32,7 +32,7 @@ class _Problem:
     greatest: Reals
 
     def solve(self, lower: Reals, upper: Reals, level: Reals | None, goal: int) -> float:
-        """Return the most that the variable `goal` can be; -1 is the level itself.
+        """Return the greatest value of the variable `goal`; -1 is the level itself.
 
         Terminals with a weight in `level` have at least weight times the level.
         """
@@ -82,7 +82,7 @@ class _Problem:
             floors = np.where(rising, lower, amounts)
             ceilings = np.where(rising, upper, amounts)
             level = self.solve(floors, ceilings, np.where(rising, self.weights, 0), -1)
-            # Those are settled that cannot have more while all others keep theirs.
+            # An amount is settled if it cannot grow while all others stay.
             reached = np.maximum(self.weights * level - self.offsets, lower)
             floors = np.where(rising, reached - 3 * _SLIGHT, floors)
             settled = [
@@ -120,7 +120,7 @@ def fair_amounts(request: Request) -> dict[str, float]:
         [[_certainty(request, terminal, begin) for begin in begins] for terminal in terminals]
     )
     open_ = sure == 0
-    # All amounts in parts of the whole, since the solver's tolerances are absolute.
+    # All amounts are parts of the whole, since the solver's tolerances are absolute.
     whole = float((rates * seconds).sum()) or 1.0
     fair = shares * seconds / whole
     owed = np.array([terminal.owed_bits for terminal in terminals]) / whole

@@ -24,7 +24,7 @@ def requests(
     bounds: bool = True,
     balances: bool = False,
 ) -> Request:
-    """Draw a beam with a few terminals, blockages that overlap as they may, and weather."""
+    """Draw a beam with a few terminals, blockages that may overlap, and fades."""
     horizon_s = draw(st.integers(60, 600))
     fair_share = draw(st.sampled_from(FairShare))
     names = [f"t{number}" for number in range(draw(st.integers(2, most_terminals)))]
@@ -83,7 +83,7 @@ def _terminals(draw: st.DrawFn, name: str, fair_share: FairShare, *, bounds: boo
 
 @st.composite
 def _owing(draw: st.DrawFn, terminals: list[Terminal]) -> list[Terminal]:
-    """Let the terminals owe each other something; in sum nothing."""
+    """Draw balances between the terminals; they sum to zero."""
     debts = [draw(st.integers(-40_000_000, 40_000_000)) for _ in terminals[1:]]
     debts.append(-sum(debts))
     return [

@@ -1,4 +1,4 @@
-"""Coarse plans: fewer segments, hardly less for anyone, and more for nobody."""
+"""Coarse plans: fewer segments, hardly less for any terminal, and more for none."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_coarse_plan_has_as_many_steps_as_were_counted(
     )
     for part, (begins, bits), count in zip(coarse.parts, steps, counted, strict=True):
         assert len(begins) <= count + changes
-        # The steps move what the columns do; rounding of the shortest may decide their rate.
+        # Steps move the bits that the columns do; rounding of the shortest may decide their rate.
         moved, rounding = (
             int(part.bits.sum()),
             2 * ROUNDING_BITS * (durations / durations.min() + 1),

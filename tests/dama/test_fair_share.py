@@ -1,4 +1,4 @@
-"""What fair shares are equal in: symbols or bits."""
+"""Fair shares that are equal in symbols or in bits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_by_symbols_a_fade_takes_its_part_of_a_guaranteed_rate() -> None:
     kept = Terminal("1", minimum_bps=3_000_000, efficiency=Fraction(1, 4))
     found = shares(FairShare.SYMBOLS, 4_000_000, kept, Terminal("2"), Terminal("3"))
     assert found == [3_000_000, 500_000, 500_000]
-    # A better MODCOD takes less capacity for it.
+    # A better MODCOD needs less capacity for the same rate.
     better = replace(kept, efficiency=3)
     others = [Terminal(str(n)) for n in range(2, 11)]
     assert shares(FairShare.SYMBOLS, 4_000_000, better, *others)[0] == 1_000_000
@@ -54,7 +54,7 @@ def test_by_symbols_a_fade_takes_its_part_of_a_guaranteed_rate() -> None:
 def test_by_symbols_a_fade_changes_nothing_of_anybodys_capacity(
     request: Request, data: st.DataObject, efficiency: Fraction
 ) -> None:
-    """Of a terminal that takes what it gets: by symbols a fade is its own."""
+    """For a backlogged terminal, by symbols, a fade costs only the terminal itself."""
     clear = tuple(
         replace(terminal, fair_share=FairShare.SYMBOLS, floor_bps=0)
         for terminal in request.terminals

@@ -41,7 +41,7 @@ def test_the_entries_alone_make_the_ledger_again(periods: list[list[Usage]]) -> 
 def test_settling_repays_no_more_than_is_owed_when_nothing_is_planned(
     periods: list[list[Usage]],
 ) -> None:
-    """Beyond its plan nobody earns a claim: what is left idle is shared at once."""
+    """No terminal earns a claim beyond its plan: idle capacity is shared at once."""
     ledger = Ledger()
     ledger.apply(Entry(0, 0, Kind.SETTLED, (Posting("A", 500_000), Posting("B", -500_000))))
     for second, usages in enumerate(periods):
@@ -58,7 +58,7 @@ def test_settling_repays_no_more_than_is_owed_when_nothing_is_planned(
 
 @given(st.lists(st.tuples(st.sampled_from(_NAMES), st.integers(-(10**9), 10**9)), min_size=1))
 def test_every_borrow_is_matched_by_its_repayment(moves: list[tuple[str, int]]) -> None:
-    """What closes older lots and what opens new ones is all that is posted."""
+    """Every posting either closes older lots or opens new ones."""
     ledger = Ledger()
     for at, (name, bits) in enumerate(moves):
         before = sum(abs(balance) for balance in ledger.balances().values())
@@ -80,7 +80,7 @@ def test_lent_and_repaid_as_planned_leaves_nothing() -> None:
         Usage(name, 2000, 2000 + ledger.balance(name), 2000 + ledger.balance(name))
         for name in "BCD"
     ]
-    # A gave its whole share, of which only what it owed was taken.
+    # A gave its whole share, but only the amount that it owed was taken.
     settle(ledger, 1000, 2000, repay)
     assert ledger.balances() == {}
 

@@ -1,4 +1,4 @@
-"""The paper's experiment in virtual time, and what wrong predictions do to it."""
+"""The paper's experiment in virtual time, and the effect of wrong predictions on it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.dama.experiment import BEAM_BPS, END_MS, Drive, paper_drive, run
 
 # Rounding leaves at most a bit of each report unsettled.
 _ROUNDING_BITS = 400
-# A report says what was sent in its second, not in which order: what a terminal that is heard at
-# the planned entry gets in the rest of that second, at its guaranteed rate, is shared by three.
+# A report gives the bits of its second, not their order. A terminal that is heard at the planned
+# entry gets its guaranteed rate for the rest of that second, and three others share the cost.
 _WITHIN_A_REPORT_BITS = 250 * 500 // 3 + _ROUNDING_BITS
 
 
@@ -58,10 +58,10 @@ def test_the_borrower_is_sent_at_one_rate_until_entry_and_the_lenders_at_one_ins
 
 
 def _mistaken(entry_ms: int, exit_ms: int) -> Drive:
-    """A tunnel is predicted from 180 to 240 s, and is passed when it is passed.
+    """A tunnel is predicted from 180 to 240 s, and is really passed at other times.
 
     Control drops its prediction when it hears the terminal a second after entry, or has it back
-    before the exit; while the terminal is unheard longer, it takes it for another 5 s.
+    before the exit. While the terminal stays unheard, control extends the prediction by 5 s.
     """
 
     def foreseen(now_ms: int) -> tuple[Blockage, ...]:
@@ -87,7 +87,7 @@ def test_a_wrong_prediction_is_settled_against_what_was_sent(entry_s: int, exit_
     fair = BEAM_BPS // 4 * 400
     inside_s = exit_s - entry_s
     foreseen_s = max(0, min(exit_s, 240) - max(entry_s, 180))
-    # Nobody loses more than what was not predicted, but for a round of planning.
+    # No terminal loses more than the unpredicted part, except for one round of planning.
     unforeseen = BEAM_BPS // 4 * (inside_s - foreseen_s + 1)
     assert outcome.sent_bits["A"] >= fair - unforeseen
     for name in "BCD":

@@ -1,4 +1,4 @@
-"""Requests that have no plan, and what they are told."""
+"""Requests that have no plan, and the errors that they get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of every plan."""
+"""Laws that hold for every plan."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_ceilings_and_guaranteed_rates_are_kept(request: Request) -> None:
     for begin, end, segments in _columns(made):
         for name, segment in segments.items():
             terminal = terminals[name]
-            # Whole bits per interval: of each terminal at most one, which the largest may bear.
+            # Whole bits per interval: rounding costs at most one per terminal; the largest may bear it.
             bit = (
                 (2 + len(terminals)) * terminal.efficiency * Fraction(1000, min(end - begin, 10**9))
             )
@@ -83,7 +83,7 @@ def test_ceilings_and_guaranteed_rates_are_kept(request: Request) -> None:
 
 def _least_bps(terminal: Terminal) -> Fraction | int:
     bounds = [rate for rate in (terminal.maximum_bps, terminal.demand_bps) if rate is not None]
-    # By symbols, a fade takes from a guaranteed rate.
+    # By symbols, a fade reduces a guaranteed rate.
     kept = min(1, terminal.efficiency) if terminal.fair_share is FairShare.SYMBOLS else 1
     return min([max(terminal.minimum_bps * kept, terminal.floor_bps), *bounds])
 
@@ -137,7 +137,7 @@ def test_the_same_request_gives_the_same_plan(request: Request) -> None:
 @_LAWS
 @given(requests(most_blockages=2), st.integers(2, 7))
 def test_a_group_is_planned_as_its_members_would_be(request: Request, size: int) -> None:
-    """Many equals are one row; each gets what it would have got in a row of its own."""
+    """Equal terminals are one row; each gets the same as in a row of its own."""
     blocked = {blockage.terminal for blockage in request.blockages}
     model = next((t for t in request.terminals if t.id not in blocked), None)
     if model is None:
@@ -145,7 +145,7 @@ def test_a_group_is_planned_as_its_members_would_be(request: Request, size: int)
     others = tuple(terminal for terminal in request.terminals if terminal is not model)
     alike = tuple(dataclasses.replace(model, id=f"m{number}") for number in range(size))
     together = plan(dataclasses.replace(request, terminals=(*others, *alike)))
-    # A weight that differs by next to nothing takes each out of the group.
+    # A minute difference in weight takes each out of the group.
     apart = plan(
         dataclasses.replace(
             request,

@@ -14,7 +14,7 @@ def _assert_as_the_oracle(request: Request) -> None:
     columns = len(made.times_ms)
     for line in made.lines():
         bits = sum(segment.bits for segment in line.segments)
-        # A bit of rounding per interval, and what the oracle itself takes as equal.
+        # A bit of rounding per interval, and the oracle's own tolerance.
         near = 2 * columns * len(oracle) + 6e-5 * 8e6 * (request.end_ms - request.start_ms) / 1000
         assert bits == pytest.approx(oracle[line.terminal], abs=near), line.terminal
 

@@ -1,4 +1,4 @@
-"""What planning costs, in counted operations."""
+"""The cost of planning, in counted operations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_what_nobody_is_due_is_not_shared_out_way_by_way(monkeypatch: pytest.Mon
             str(node),
             floor_bps=64_000,
             maximum_bps=20_000_000,
-            # As the service tells them: in steps of an eighth.
+            # In steps of an eighth, as the service gives them.
             demand_bps=None if greedy[node] else round(64_000 * 1.125 ** random.integers(0, 36)),
             owed_bits=int(random.integers(-8_000_000, 8_000_000)),
         )
@@ -44,7 +44,7 @@ def test_what_nobody_is_due_is_not_shared_out_way_by_way(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(flow, "_search", counted)
     plan(Request("east", Link.RETURN, 0, 220_000, steps, terminals, blockages, settle_ms=215_000))
-    # Thousands, were each flow made from the one before.
+    # It would be thousands if each flow were made from the one before.
     assert searches < 300
 
 
@@ -150,7 +150,7 @@ def test_a_flow_looks_at_all_cells_once_however_often_it_searches(
     assert searches >= 1
     # Twice at the beginning, twice after what is free has been filled.
     assert CountedSums.sums == 4
-    # What stands against more is found at the same cost.
+    # The cut that prevents more is found at the same cost.
     wanted[0] = 30
     cut = flow.grow(cells, wanted, room)
     assert cut is not None

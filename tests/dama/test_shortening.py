@@ -1,4 +1,4 @@
-"""Plans that begin later: the rest of them is as it was."""
+"""Plans that begin later: from then on they are unchanged."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dama.planner.smoothing import _newton, _Side
 def test_newtons_step_meets_all_amounts_whichever_side_has_more(rows: int, columns: int) -> None:
     random = np.random.default_rng(1)
     fair = random.integers(10_000, 20_000, (rows, columns))
-    # What each row and each column shall have; both come to the same.
+    # The wanted bits of each row and of each column; both have the same sum.
     shall = fair + random.integers(-3_000, 3_000, (rows, columns))
     wanted, capacity = shall.sum(axis=1), shall.sum(axis=0)
     least, greatest = np.zeros_like(fair), np.full_like(fair, 10**9)

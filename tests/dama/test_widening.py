@@ -17,7 +17,7 @@ from dama.planner.network import network
 from dama.planner.widening import FEW_COLUMNS, MOST_CELLS, MOST_COLUMNS, widened
 from tests.dama.requests import town
 
-# So many columns make the laws of large plans quick to check.
+# With this few columns, the laws of large plans are quick to check.
 FEW = 60
 
 
@@ -74,7 +74,7 @@ def test_the_more_rows_a_plan_has_the_fewer_are_its_columns(terminals: int, bloc
     exact = town(1, terminals, blockages, sure=True)
     wider = widened(exact)
     assert rows(wider) == rows(exact)
-    # Parts are halved: no more than half of what is allowed is left.
+    # Parts are halved, so the plan uses more than half of what is allowed.
     assert MOST_CELLS / 2 < rows(wider) * columns(wider) <= MOST_CELLS
 
 
@@ -174,7 +174,7 @@ def test_volumes_differ_by_no_more_than_is_carried_while_blockages_are_longer(
 
 
 def _blocked_ms(made: Plan) -> int:
-    """Return the time for which terminals are blocked, of all together."""
+    """Return the sum of the times for which terminals are blocked."""
     durations = np.diff(made.times_ms)
     return sum(int(durations[part.blocked].sum()) for part in made.parts)
 
@@ -198,5 +198,5 @@ def test_the_ledger_of_a_wider_plan_is_square(request: Request, period_s: int) -
             moved[name] += abs(fair - bits)
         assert sum(ledger.balance(name) for name in moved) == 0
         for name, bits in moved.items():
-            # What is left by one and taken by nobody is no debt.
+            # Capacity that one leaves and nobody takes is no debt.
             assert abs(ledger.balance(name)) <= bits

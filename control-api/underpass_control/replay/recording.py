@@ -29,7 +29,7 @@ class Recording(NamedTuple):
 
 
 def read_recording(path: Path) -> Recording:
-    """Return the fixes of an NMEA log, a GPX file or gpsd's reports, told apart by their beginning."""
+    """Return the fixes of an NMEA log, GPX file or gpsd's reports; the file's beginning decides."""
     reader, points = NmeaReader(of_log=True), gpx.Counts()
     try:
         with path.open("rb") as file:

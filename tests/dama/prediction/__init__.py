@@ -1,1 +1,1 @@
-"""Claims of the prediction."""
+"""Tests of the prediction."""

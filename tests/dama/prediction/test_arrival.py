@@ -1,4 +1,4 @@
-"""When a vehicle enters and leaves: profiles of ways, and how surely moments are told."""
+"""When a vehicle enters and leaves: profiles of ways, and the quantiles of its times."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_vehicle_that_has_just_started_needs_longer() -> None:
         arrivals(pace, Errors(), way, 0.0, None) for pace in (started, CRUISING)
     )
     assert first[1] > moving[1]
-    # So near, the speed that it drives freely is not reached.
+    # This near, the vehicle does not reach its free speed.
     near_s = told(CRUISING, way, 990.0).p50_s
     assert near_s + 1.0 < told(started, way, 990.0).p50_s < near_s + lost_s
 
@@ -136,7 +136,7 @@ def test_a_light_on_the_way_makes_a_late_entry_more_probable_and_the_median_no_l
     dark, red, twice = (told(CRUISING, way, 0.0) for way in (none, one, two))
     assert dark.p90_s + 10.0 < red.p90_s < twice.p90_s
     assert dark.p50_s == pytest.approx(red.p50_s, abs=0.5)
-    # Once it is passed, it makes no difference.
+    # A light that was passed makes no difference.
     assert told(CRUISING, one, 60.0) == told(CRUISING, none, 60.0)
 
 
@@ -178,10 +178,10 @@ def test_a_queue_goes_on_the_longer_the_longer_it_has_lasted() -> None:
     assert medians == sorted(medians)
     assert medians[0] < 20.0
     assert medians[2] == pytest.approx(50.0, abs=3.0)
-    # Nobody knows how fast a queue goes on to move, nor at 2 m/s to 8 m where in it the vehicle is.
+    # How fast the queue will move is unknown, and at 2 m/s so is the vehicle's place in it, to 8 m.
     assert waits[2].p10_s < 30.0
     assert waits[2].p90_s > 75.0
-    # One that may as well end at once has ended, or not.
+    # If the queue may as well end at once, it has either ended or not.
     assert waits[1].p10_s < 15.0 < 45.0 < waits[1].p90_s
 
 
@@ -191,10 +191,10 @@ def test_only_motion_slower_than_the_road_is_a_queue() -> None:
     for _ in range(30):
         pace = pace.after(2.0, 1.0, 14.0)
     assert pace.slow_s == pytest.approx(28.0, abs=2.0)
-    # A stop within it neither ends it nor counts; driving freely ends it.
+    # A stop within a queue neither ends the queue nor counts; driving freely ends it.
     assert pace.after(0.0, 40.0, 14.0).after(0.0, 40.0, 14.0).slow_s == pace.slow_s
     assert pace.after(14.0, 10.0, 14.0).slow_s == 0.0
-    # On a road where 3 m/s are driven, that is none.
+    # On a road where 3 m/s is the usual speed, that is no queue.
     assert Pace().after(3.0, 1.0, 3.0).after(3.0, 1.0, 3.0).slow_s == 0.0
 
 
@@ -208,7 +208,7 @@ def test_quantiles_of_weighted_moments() -> None:
     assert median_and_range([(7.0, 1.0, True)]) == (7.0, 7.0, 7.0)
     tenths = median_and_range((float(n), 1.0, True) for n in range(1, 11))
     assert tenths == pytest.approx((1.5, 5.5, 9.5))
-    # What weighs nothing moves nothing.
+    # A moment of weight 0 changes nothing.
     even = [(-50.0, 1e-9, True), (2.0, 1.0, True), (4.0, 1.0, True)]
     assert median_and_range(even).p50_s == pytest.approx(3.0)
 
@@ -223,12 +223,12 @@ def test_what_nobody_foresees_widens_what_is_told_and_moves_no_median() -> None:
 def test_between_a_short_way_and_a_long_one_nobody_comes() -> None:
     short = [(4.0 + n, 0.104, True) for n in range(5)]
     long = [(64.0 + n, 0.096, True) for n in range(5)]
-    # The short way's median is told, and a range that holds both.
+    # The result has the short way's median, and a range that contains both ways.
     told_of_both = of_ways([short, long])
     assert told_of_both.p50_s == pytest.approx(6.0)
     assert told_of_both.p10_s < 6.0
     assert told_of_both.p90_s > 64.0
     assert of_ways([short]) == median_and_range(short)
-    # Ways that overlap are told as one.
+    # Ways that overlap count as one.
     near = [(second + 3.0, part, known) for second, part, known in short]
     assert of_ways([short, near]) == median_and_range([*short, *near])

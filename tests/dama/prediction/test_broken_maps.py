@@ -1,4 +1,4 @@
-"""Maps that no surveyor has drawn: they cost little, and take nothing from what is beside them."""
+"""Broken maps: they cost little, and do not harm the predictions from correct roads nearby."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dama.prediction.places import Position
 
 _PRIMARY = {"highway": "primary"}
 _COVERED = {**_PRIMARY, "tunnel": "yes"}
-# Where the road tunnel begins, and how long it and each of the roads beside it are.
+# The place where the road tunnel begins, and the length of it and of each road beside it.
 _PORTAL = (10.0, 47.0)
 _LENGTH_M = 400.0
 
@@ -33,7 +33,7 @@ def _roads(portal: Position = _PORTAL, level: str = "-1") -> list[Way]:
 
 
 def _told(ways: list[Way], portal: Position = _PORTAL) -> dict[str | None, float]:
-    """Return what is told to a vehicle on its way from the west to the portal."""
+    """Return the blockages predicted for a vehicle that drives from the west to the portal."""
     predictor = Predictor(ObstructionMap(obstructions_of(Network(ways))))
     for second in range(31):
         place = _east(portal, 10.0 * second - _LENGTH_M)

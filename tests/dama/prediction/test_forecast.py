@@ -1,4 +1,4 @@
-"""How far the times of a drive are from what was expected of them, and what follows of it."""
+"""How far the times of a drive are from the expected ones, and how that changes predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dama.prediction import Blockage, Fix, Obstruction, ObstructionMap, Onward, 
 from dama.prediction.forecast import Errors
 from tests.dama.prediction.test_laws import START_MS, fix, line
 
-# Roads of 280 m, each 20 s long at what is posted, that lead into a tunnel.
+# Roads of 280 m that lead into a tunnel; each takes 20 s at its posted limit.
 _ROADS = 14
 _LENGTH_M = 280.0
 _MPS = 14.0
@@ -77,7 +77,7 @@ def test_where_roads_are_driven_as_nobody_knew_before_an_entry_is_told_less_sure
     slow = (3, 5, 8, 10)
     changing = _told(_driven([0.6 if number in slow else 1.0 for number in range(_ROADS)]))
     assert _width_s(changing) > 1.5 * _width_s(steady)
-    # How fast it is going to be driven is known no better, nor worse.
+    # The speed on the way ahead is known no better and no worse.
     assert changing.exit_ms - changing.entry_ms == pytest.approx(
         steady.exit_ms - steady.entry_ms, rel=0.15
     )

@@ -1,4 +1,4 @@
-"""What a vehicle has driven before is expected again, and one vehicle teaches the others little."""
+"""A vehicle's earlier drives are expected again, and one vehicle influences others little."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_second_time_a_drive_is_recognised_before_the_turn_that_few_take() -
 
 
 def test_where_what_is_remembered_ends_most_go_on_as_the_map_says() -> None:
-    # Behind many a portal the map has no roads, so nobody has seen the tunnel driven.
+    # Behind many portals the map has no roads, so no drive shows that the tunnel was passed.
     (passage,) = crossing().along("abcd")
     assert (passage.obstruction_id, passage.probability) == ("t", 1.0)
     assert crossing().along("abc") == crossing().along("abcx") == []
@@ -149,7 +149,7 @@ def test_who_goes_round_and_round_is_recognised_within_one_drive() -> None:
     lap = [f"r{number}" for number in range(40)]
     found = Habits().continuations([*lap, *lap[:3]], "r2", 0, turn)
     assert [one.roads for one in found] == [(*lap[2:], *lap[:3])]
-    # In a roundabout, whoever has missed an exit looks for it again.
+    # In a roundabout, a vehicle that missed its exit comes round to it again.
     assert Habits().continuations("abcdab", "b", 0, turn) == []
 
 
@@ -197,7 +197,7 @@ def test_a_road_that_was_left_at_once_was_a_mistake() -> None:
     assert driven_on(known, ("a", "b", "x"), "c", 10.0) == ("a", "b", "c")
     assert driven_on(known, ("c",), "d", 10.0) == ("c", "d")
     assert driven_on(known, ("d",), "e", 700.0) == ("d", "t", "e")
-    # From here to there nothing leads that is so short.
+    # No way between these roads is that short.
     assert driven_on(known, ("c",), "e", 10.0) == ("c", "e")
 
 

@@ -51,7 +51,7 @@ def fix(second: float, x: float, y: float, speed: float, heading: float | None =
 
 
 def eastwards(to_x: float, speed: float, seconds: int = 30, y: float = 0.0) -> list[Fix]:
-    """Drive along the road for some seconds, so as to end at `to_x`."""
+    """Drive along the road for some seconds, ending at `to_x`."""
     return [
         fix(second, to_x - speed * (seconds - second), y, speed) for second in range(seconds + 1)
     ]
@@ -116,7 +116,7 @@ def test_a_light_delays_the_entry_and_lowers_the_confidence(x: float, speed: flo
     (during,) = now(waiting)
     assert during.entry_ms > before.entry_ms
     assert during.confidence < before.confidence
-    # It drives on: the promise is whole again.
+    # It drives on, so the confidence is restored.
     onwards = [fix(50 + s, x + 5.0 * s, 0.0, 5.0) for s in range(8)]
     for given_fix in onwards:
         waiting.feed(given_fix)
@@ -159,7 +159,7 @@ def test_a_gap_changes_nothing_but_the_time_left(x: float, speed: float, gap: in
     if back_x < -10.0:
         predictor.feed(fix(30 + gap, back_x, 0.0, speed))
         (after_gap,) = now(predictor)
-        # Who was expected to slow down for the tunnel, and did not, comes earlier.
+        # A vehicle that does not slow down for the tunnel as expected comes earlier.
         assert abs(after_gap.entry_ms - before.entry_ms) < (4_000 if speed > 25.0 else 1_500)
 
 

@@ -1,4 +1,4 @@
-"""What is learned from losses of link, and what is not."""
+"""Which obstructions are learned from losses of link, and which are not."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_what_hides_one_satellite_teaches_nothing_of_another() -> None:
     assert [(one.satellite, one.lost) for one in both] == [("astra", 1), ("west", 1)]
     again = learn(both, seen, NOTHING, new_id="learned:3", satellite="west")
     assert [(one.satellite, one.lost) for one in again] == [("astra", 1), ("west", 2)]
-    # Where a place counts for all, all count there.
+    # Losses of every satellite count at a place that holds for all satellites.
     (shared,) = learn((), seen, NOTHING, new_id="learned:4")
     (lost,) = learn((shared,), seen, NOTHING, new_id="learned:5", satellite="west")
     assert (lost.id, lost.satellite, lost.lost) == ("learned:4", None, 2)

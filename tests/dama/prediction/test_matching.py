@@ -72,7 +72,7 @@ def test_who_comes_round_takes_the_same_exits_once_more() -> None:
         out = at(*(3.0 * value - 40.0 for value in PLANE.xy(there)))
         roads.append(Road(f"exit{n}", (there, out), covered_by=f"t{n % 3}"))
     known = ObstructionMap(Obstruction(f"t{n}", roads=tuple(roads)) for n in range(3))
-    # Half of them leave by each exit that they come to; a sixteenth comes round.
+    # Half of the traffic leaves by each exit that it reaches; a sixteenth comes round.
     into = {one.obstruction_id: one.probability for one in known.into("ring0")}
     again = 1.0625
     assert into == pytest.approx(
@@ -104,7 +104,7 @@ def test_near_are_the_roads_within_the_radius_and_no_others(
 
 
 def _fork() -> ObstructionMap:
-    """Return a road that forks into two, 12 m beside each other; the left one ends in a tunnel."""
+    """Return a road that forks into two, 12 m apart; the left one ends in a tunnel."""
     left = Road("left", (at(500, 0), at(1500, 0)), onward=(Onward("in", 1.0),))
     right = Road("right", (at(500, 0), at(540, -12), at(1500, -12)))
     lead = Road("lead", (at(0, 0), at(500, 0)), onward=(Onward("left", 0.5), Onward("right", 0.5)))

@@ -38,7 +38,7 @@ def approach() -> ObstructionMap:
 
 
 def drive(begins_s: int, near_mps: float, to_m: float = -1.0) -> list[Fix]:
-    """Drive from the west from a time on, on the road before the tunnel at this speed."""
+    """Drive from the west, beginning at a time, at this speed on the road before the tunnel."""
     x, second, fixes = -1_990.0, begins_s, []
     while x < to_m:
         speed = near_mps if x >= -800 else _LIMIT_MPS
@@ -48,7 +48,7 @@ def drive(begins_s: int, near_mps: float, to_m: float = -1.0) -> list[Fix]:
 
 
 def through(speed_mps: float, stop_s: int = 0) -> list[Fix]:
-    """Drive through the tunnel at this speed, and stop inside for so long."""
+    """Drive through the tunnel at this speed, with a stop of this length inside."""
     before = drive(_EIGHT, _LIMIT_MPS)
     comes_s = (before[-1].time_ms - START_MS) // 1_000 + round(600 / speed_mps) + stop_s
     return [*before, *(fix(comes_s + n, 610 + _LIMIT_MPS * n, 0, _LIMIT_MPS) for n in range(30))]
@@ -98,7 +98,7 @@ def test_the_entry_is_foreseen_where_the_others_were_slow_at_this_hour() -> None
 
     assert error_s(approach()) > 30
     assert error_s(approach().paced(paces_of(*fleet, at_s=begins_s))) < 10
-    # At night they say little: a part of what they say by day.
+    # At night the paces learned by day count little.
     at_night = approach().paced(paces_of(*fleet, at_s=begins_s + 12 * _HOUR_S))
     assert 0.6 < at_night.pace("near") < 0.9
 

@@ -1,4 +1,4 @@
-"""Several passages of one obstruction on one way: each is told, with its own time."""
+"""Several passages of one obstruction on one way: each is predicted, with its own time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_each_passage_of_a_serpentine_is_told_with_its_own_time() -> None:
     assert second.entry_ms - first.entry_ms == pytest.approx(30_000, abs=1_000)
     assert first.entry_within_ms is not None
     assert second.entry_within_ms is not None
-    # What is further ahead is less exactly known.
+    # The times of later passages are less exact.
     first_ms, second_ms = (
         until - since for since, until in (first.entry_within_ms, second.entry_within_ms)
     )
@@ -76,7 +76,7 @@ def test_behind_the_first_passage_the_second_one_is_the_next() -> None:
 
 
 def test_at_the_end_of_the_first_passage_the_second_one_is_the_next() -> None:
-    # A fix under the roof's edge, 20 m before the exit: of that passage nothing is left.
+    # A fix under the roof's edge, 20 m before the exit: that passage counts as over.
     predictor = after(eastwards(180.0, SPEED_MPS, seconds=20), serpentine())
     (comes_s,) = entries_s(predictor)
     assert comes_s == pytest.approx(21.0, abs=1.5)
@@ -138,7 +138,7 @@ def test_who_may_turn_round_at_a_dead_end_is_not_told_to_come_back() -> None:
     )
     known = ObstructionMap([Obstruction("t", roads=roads)])
     assert len(now(after(eastwards(-400.0, SPEED_MPS), known))) == 1
-    # Before the first passage, it is known no better than that half turn round.
+    # Before the first passage, only the map is known: half of the traffic turns round.
     (passage,) = known.ahead("end")
     assert (passage.number, passage.probability) == (0, 0.5)
 

@@ -1,4 +1,4 @@
-"""What the predictor makes of routes, areas, junctions, several tunnels and roads above them."""
+"""How the predictor deals with routes, areas, junctions, several tunnels and roads above them."""
 
 from __future__ import annotations
 

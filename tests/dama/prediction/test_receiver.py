@@ -1,4 +1,4 @@
-"""What a receiver says that has lost its satellites, and what it does not change."""
+"""Reports of a receiver that has lost its satellites, which must not change predictions."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def test_a_receiver_that_freezes_changes_nothing_and_one_that_stands_does() -> N
         assert not known.feed(fix(second, -200.0, 0.0, 20.0))
     assert known.track == track
     assert known.blockages(START_MS + 35_000)[0].entry_ms == before[0].entry_ms
-    # It has come back, 400 m on, and goes on from there.
+    # The fix is back 400 m further on, and measured fixes follow from there.
     assert known.feed(fix(50, 200.0, 3.0, 20.0))
     standing = after(driven)
     assert standing.feed(fix(31, -200.0, 0.0, 0.4))
     assert stands(standing)
-    # It starts, and has been seen to move before the receiver lets its place go.
+    # The vehicle starts, and is known to move before the receiver releases the held place.
     assert standing.feed(fix(32, -200.0, 0.0, 4.0))
     assert not stands(standing)
-    # Ten times a second, a place given to a metre is the same for a while.
+    # At ten fixes a second, a place rounded to a metre stays the same for a while.
     quick = after(driven)
     assert quick.feed(fix(30.1, -200.0, 0.0, 20.0))
 
@@ -62,12 +62,12 @@ def test_fixes_without_noise_are_all_taken() -> None:
     known = after([])
     driven = eastwards(-200.0, 20.0, seconds=60)
     assert all(known.feed(one) for one in driven)
-    # Nor does a stop, or a start, make them noisy.
+    # A stop or a start does not count as noise either.
     waits = [fix(60 + s, -200.0, 0.0, 0.0, None) for s in range(1, 40)]
     starts = [fix(100 + s, -200.0 + s * s, 0.0, 2.0 * s) for s in range(11)]
     goes_on = [fix(110 + s, -100.0 + 20.0 * s, 0.0, 20.0) for s in range(1, 60)]
     assert all(known.feed(one) for one in (*waits, *starts, *goes_on))
-    # Of a receiver that rounds, speeds and courses are often the same.
+    # A receiver that rounds often repeats speeds and courses.
     coarse = after([])
     for n, one in enumerate(eastwards(-200.0, 20.0, seconds=60)):
         speed = 20.0 + (n // 3 % 2)

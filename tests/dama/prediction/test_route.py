@@ -1,4 +1,4 @@
-"""A route that is known decides what is passed, until the vehicle is seen to leave it."""
+"""A known route decides which obstructions are predicted, until the vehicle leaves it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_route_that_circles_is_looked_up_once_a_fix() -> None:
             compared.append(0)
             assert route.progress(predictor.track) is not None
             assert looked <= number
-    # The track is compared anew where it has become longer by 25 m, not with each fix.
+    # The track is compared anew only after each further 25 m, not with each fix.
     assert sorted(compared)[len(compared) // 2] < 10
     assert max(compared) < 60
 
@@ -236,7 +236,7 @@ def test_what_the_map_lacks_of_a_route_is_driven_as_the_road_behind_it() -> None
     entry_s, lasts_s = told(straight, -1500.0)
     assert entry_s == pytest.approx(1_500.0 / 20.0 + 8.0, abs=4.0)
     assert lasts_s == pytest.approx(30.0, abs=4.0)
-    # Slight bends may be those of the pen; a corner is one.
+    # Slight bends may come from inexact drawing; a corner is real.
     wavy = line(*((x, 2.0 * (x // 100 % 2)) for x in range(-1600, -300, 100)), (-300, 0), (900, 0))
     assert told(wavy, -1500.0)[0] == pytest.approx(entry_s, abs=1.0)
     corners = line((-1600, 0), (-900, 0), (-900, 300), (-600, 300), (-600, 0), (900, 0))
@@ -276,7 +276,7 @@ def test_who_goes_round_enters_once_at_most() -> None:
     for road in ("in", "r0", "r1"):
         total = math.fsum(passage.probability for passage in known.ahead(road))
         assert total <= 1.0
-    # A quarter of them come round, and take the same ways once more.
+    # A quarter of the traffic comes round, and divides in the same way again.
     assert math.fsum(p.probability for p in known.ahead("in")) == pytest.approx(0.5 * 1.25)
 
 

@@ -1,4 +1,4 @@
-"""Whether two accounts speak of the same blockage."""
+"""Whether two accounts are of the same blockage."""
 
 from __future__ import annotations
 

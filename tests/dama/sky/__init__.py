@@ -1,1 +1,1 @@
-"""What the sky above roads is, against rays that are cast one by one."""
+"""The sky above roads, compared with rays that are cast one by one."""

@@ -1,4 +1,4 @@
-"""The slow way: from one place, one ray, through everything that stands around it.
+"""The slow way: one ray from one place, through everything that stands around it.
 
 It shares no formula with `dama.sky`: places are projected by PROJ, look angles come from vectors in
 space, and each ray is cut with each footprint by shapely.
@@ -22,7 +22,7 @@ _ORBIT_M = 42_164_170.0
 
 @dataclass(frozen=True)
 class Block:
-    """A building: its rings, and from where to where above the ground it is, in metres."""
+    """A building: its rings, and the heights of its bottom and top above the ground, in metres."""
 
     rings: tuple[Line, ...]
     top_m: float

@@ -1,4 +1,4 @@
-"""Shadows on lanes: laws, and what rays say."""
+"""Shadows on lanes: laws, and a comparison with rays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.dama.sky.rays import Block, Rays, direction
 CENTRE = (15.6, 48.4)
 PLANE = Plane(CENTRE)
 SATELLITE = Satellite("astra", 19.2)
-# As good as certain.
+# Practically certain.
 EXACTLY = 0.004
 
 
@@ -155,7 +155,7 @@ def test_metres_are_blocked_where_rays_are(centre: tuple[float, float], stands: 
                 invented += told and not expected
             run_m += length
     assert agreed > 200
-    # What differs is within a metre of a shadow's border.
+    # Differences are within a metre of a shadow's border.
     assert missed <= 0.01 * agreed
     assert invented <= 0.01 * agreed
 
@@ -213,7 +213,7 @@ def test_a_lower_satellite_in_the_same_direction_never_uncovers(
 def test_what_turns_with_the_satellite_stays_in_the_shade(
     town: list[tuple[Line, float]], turn: float
 ) -> None:
-    # At a place east of the satellite's longitude and one west of it, it stands as high.
+    # The satellite stands equally high at a place east of its longitude and at one west of it.
     east, west = Plane(CENTRE), Plane((2 * 19.2 - CENTRE[0], CENTRE[1]))
     at_west = [
         (tuple(west.position(-x, y) for x, y in map(east.xy, rings))[::-1], height)
@@ -266,7 +266,7 @@ def test_only_lower_roads_are_under_a_bridge() -> None:
     assert 8 <= (shadow > 0.5).sum() <= 16
     assert not (blocked(replace(below, layer=1)) > 0.01).any()
     assert not (blocked(replace(below, ends=(2, 7))) > 0.01).any()
-    # To the north of it one looks under it, to the south of it past it.
+    # From the north the view passes under it, from the south beside it.
     middle = np.flatnonzero(shadow > 0.5).mean()
     assert 60 < middle < 70
 
@@ -341,7 +341,7 @@ def test_at_a_pole_what_the_ground_hides_costs_no_more_than_elsewhere(lat: float
     many = np.full(4, lat), np.array([0.0, 90.0, 180.0, 270.0]), np.full(4, 2.0)
     found = grid.hides(np.zeros(4), *many, 2.0)
     assert np.all((found >= 0.0) & (found <= 1.0))
-    # 80 km are the furthest that a mountain of this height is looked for.
+    # Mountains of this height are searched for up to 80 km away.
     assert looked < 80_000 / (grid.cell_m / 8) + 2
 
 
