@@ -70,7 +70,7 @@ def test_ceilings_and_guaranteed_rates_are_kept(request: Request) -> None:
     for begin, end, segments in _columns(made):
         for name, segment in segments.items():
             terminal = terminals[name]
-            # Whole bits per interval: rounding costs at most one per terminal; the largest may bear it.
+            # Rounding to whole bits per interval costs each terminal at most one, or the largest all.
             bit = (
                 (2 + len(terminals)) * terminal.efficiency * Fraction(1000, min(end - begin, 10**9))
             )

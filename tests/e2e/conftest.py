@@ -16,14 +16,14 @@ from tests.testbed.node import Options, Pair
 from tests.testbed.profile import Link, Profile, symmetric
 from tests.testbed.topology import Testbed
 
-# Near enough for quick tests, far enough that an unneeded round trip shows.
+# A short round trip for quick tests, but long enough that an unneeded one shows.
 NEAR = symmetric("near", Link(rate_bps=50_000_000, delay_ms=50.0, queue_ms=500.0))
 
 StartPair = Callable[..., Pair[Testbed]]
 
 
 def whole(done: Transfer) -> float:
-    """Make sure that every byte of a transfer came; return when the last one did, s."""
+    """Make sure that every byte of a transfer arrived; return when the last one did, in s."""
     assert done.error is None
     assert done.last_byte_s is not None
     return done.last_byte_s
@@ -37,7 +37,7 @@ def amid(
     after_s: float = 1.0,
     **options: Any,
 ) -> Iterator[Future[Transfer]]:
-    """Begin a transfer by SOCKS5, and be amid it."""
+    """Begin a transfer by SOCKS5, and run the body of the `with` statement during it."""
     with ThreadPoolExecutor(1) as pool:
         options["route"] = pair.socks5()
         running = pool.submit(transfer, pair.client, addresses.ORIGIN, size, **options)
@@ -55,7 +55,7 @@ def underpass_pair() -> Iterator[Pair[Testbed]]:
 
 @pytest.fixture
 def start_pair() -> Iterator[StartPair]:
-    """A function that starts a pair of one's own: on a profile, with options, terminals."""
+    """A function that starts a pair for one test alone: on a profile, with options, terminals."""
     with ExitStack() as stack:
 
         def start(

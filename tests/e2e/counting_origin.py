@@ -1,4 +1,4 @@
-"""An origin that counts the requests it gets, by path, and answers as the path says."""
+"""An origin that counts its requests by path, and answers as the path says."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def content(size: int) -> bytes:
 class CountingOrigin:
     """A context manager: serves in a namespace on `PORT`.
 
-    A path is `/name/bytes/delay_ms`: the request is counted when it has come whole, and answered
-    with so many bytes after so long.
+    A path is `/name/bytes/delay_ms`: the request is counted when it has arrived whole, and answered
+    with this many bytes after this delay.
     """
 
     def __init__(self, namespace: Namespace) -> None:

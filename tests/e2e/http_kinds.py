@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from tests.testbed.client.http_message import Reader, Request, Response
 
-# What the client knows of the way: the request target of a path, and the origin's authority.
+# The client's view of the way: the request target of a path, and the origin's authority.
 Target = Callable[[str], str]
 Talk = Callable[["Line"], Iterator[Response]]
 
 
 @dataclass
 class Line:
-    """A connection on which a kind of exchange is had."""
+    """A connection for one kind of exchange."""
 
     sock: socket.socket
     target: Target
@@ -119,7 +119,7 @@ def _digest(line: Line) -> Iterator[Response]:
     def digest(*parts: str) -> str:
         return hashlib.sha256(":".join(parts).encode()).hexdigest()
 
-    # RFC 7616, section 3.4.1. The URI is the origin's own, also by a proxy.
+    # RFC 7616, section 3.4.1. The URI is the origin's own, even by a proxy.
     secret, action = digest("alice", said["realm"], "secret"), digest("GET", path)
     response = digest(secret, said["nonce"], "00000001", "0a4f113b", "auth", action)
     credentials = (
@@ -162,7 +162,7 @@ def _websocket(line: Line) -> Iterator[Response]:
 _FORM = ("Content-Type", "application/x-www-form-urlencoded")
 _JSON = ("Content-Type", "application/json")
 _TEXT = ("Content-Type", "text/plain")
-# Who says nothing of trailers may be given none by any proxy (RFC 9110, section 6.5.1).
+# Any proxy may drop trailers for a client that does not accept them (RFC 9110, section 6.5.1).
 _TE = (("TE", "trailers"), ("Connection", "TE"))
 _MULTIPART = (
     b'--frontier\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n'
@@ -249,7 +249,7 @@ KINDS: dict[str, Talk] = {
     "cache-known": one(get("/cache", ("If-Modified-Since", _DATE))),
     "cache-control": one(get("/cache/60")),
     "response-headers": one(get("/response-headers?X-Two=1&X-Two=2&Content-Language=de")),
-    # Who asks.
+    # Information about the client.
     "basic-auth": kept(
         get("/basic-auth/alice/secret"),
         get("/basic-auth/alice/secret", ("Authorization", f"Basic {_BASIC}")),

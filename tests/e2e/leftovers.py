@@ -1,4 +1,4 @@
-"""Nothing is left of connections that have ended: no stream, no socket, nothing in custody."""
+"""Checks that connections that ended left nothing: no stream, no socket, nothing in custody."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nothing_left(pair: Pair[Testbed]) -> None:
 
 
 def left_at(node: Node) -> dict[str, object]:
-    """Return what a node still has of connections; nothing means that all is over."""
+    """Return what a node still has of connections; empty if they have all ended."""
     status = node.status()
     states = ("open", "half_closed", "draining")
     streams = sum(one[state] for one in status["streams"].values() for state in states)
@@ -35,8 +35,8 @@ def left_at(node: Node) -> dict[str, object]:
 
 
 def _connections(node: Node) -> list[str]:
-    """Return its connections with clients and origins, but those that only the kernel has."""
-    # TIME-WAIT and its like need no program any more.
+    """Return its connections with clients and origins, except those that only the kernel has."""
+    # TIME-WAIT and similar states no longer need a program.
     lines = node.namespace.run(
         *("ss", "-Htn", "state", "connected", "exclude", "time-wait"),
         *("exclude", "fin-wait-2", "exclude", "last-ack", "exclude", "closing"),

@@ -1,4 +1,4 @@
-"""What the access log and the histograms have of clients' connections and exchanges."""
+"""The access log's and the histograms' records of clients' connections and exchanges."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _file(pair: Pair[Testbed]) -> Path:
 
 
 def _ended(pair: Pair[Testbed], before: int) -> dict[str, Any]:
-    """Return the one line that is new since there were so many."""
+    """Return the one new line after the first `before` lines."""
     lines: list[str] = []
 
     def written() -> bool:
@@ -82,7 +82,7 @@ def test_what_fails_is_noted_with_its_reason(pair: Pair[Testbed]) -> None:
     assert line["status"] == 502
     assert line["target"] == f"http://nowhere.test:{ports.HTTP}/secret"
     assert "unknown host" in line["failure"]
-    # The hub has to say so.
+    # The hub has to report the failure first.
     assert line["seconds"] >= 0.1
 
 

@@ -73,7 +73,7 @@ def test_a_ping_comes_back_over_the_hop(pair: Pair[Testbed]) -> None:
             endpoint = await client.register()
             return [await ping(endpoint, _ECHO) for _ in range(3)]
 
-    # No light is faster than the emulated link.
+    # No bundle can arrive sooner than the emulated link's delay.
     assert all(trip >= 0.1 for trip in asyncio.run(trips()))
     *replies, summary = bp(pair.terminal, "ping", "-c", "2", "-i", "0.1", _ECHO)
     assert [reply["number"] for reply in replies] == [0, 1]
@@ -111,7 +111,7 @@ def test_files_are_sent_and_received_by_command(pair: Pair[Testbed], tmp_path: P
     (received,) = bp(pair.hub, "receive", *options)
     assert received["source"] == sent["source"]
     assert Path(received["file"]).read_bytes() == content
-    # Above max_payload_bytes a pipe's content goes by way of the disk, as a file's does.
+    # Above max_payload_bytes, content from a pipe goes through the disk, like a file's.
     long = _payload((1 << 20) + 1, 8)
     bp(pair.terminal, "send", "ipn:1.41", stdin=long)
     (received,) = bp(pair.hub, "receive", *options)
@@ -143,7 +143,7 @@ def test_bundles_wait_for_their_application_through_a_kill() -> None:
         pair = _start(testbed)
         payloads = [_payload(10_000, seed) for seed in range(20)]
         asyncio.run(_send(pair.terminal, "ipn:1.43", payloads))
-        # The hub has custody of all, and nobody has asked for them.
+        # The hub has custody of all bundles, and no application has asked for them.
         pair.terminal.process.wait_until(
             lambda: pair.terminal.api.get("/v1/custody")["bundles"] == 0
         )
@@ -189,7 +189,7 @@ def test_an_endpoint_has_one_client_and_the_node_keeps_its_own(pair: Pair[Testbe
                 with pytest.raises(RefusedError) as refused:
                     await other.register(service)
                 codes.append(refused.value.code)
-            # It goes on.
+            # The node goes on serving.
             assert (await other.register(46)).name == "ipn:1.46"
         return codes
 
@@ -235,11 +235,11 @@ def test_clients_without_end_and_half_frames_leave_the_node_in_order(pair: Pair[
             half = [_raw(pair.hub) for _ in range(31)]
             for raw in half:
                 raw.sendall(b"\0")
-            # One too many is told so.
+            # A client too many gets an error.
             with pytest.raises((RefusedError, ConnectionError)):
                 for _ in range(10):
                     await Client.connect(socket_of(pair.hub))
-            # Whoever is served goes on.
+            # The clients already served go on.
             assert await ping(endpoint, f"ipn:{_TERMINAL}.7") > 0
             for raw in half:
                 raw.close()

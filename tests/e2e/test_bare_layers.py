@@ -1,4 +1,4 @@
-"""Two nodes over the convergence layers that authenticate nobody."""
+"""Two nodes over the convergence layers without authentication."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAYERS = ["stcp", "mtcp", "udp", "ltp"]
 
 
 def _options(layer: BareLayer) -> Options:
-    """Return how both nodes know each other by their addresses alone."""
+    """Return options by which both nodes know each other by their addresses alone."""
     return Options(
         tls=False,
         terminal=bare_paths.terminal(layer, NEAR),
@@ -38,7 +38,7 @@ def test_transfers_go_both_ways_and_status_names_the_layer(
         whole(transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))
     for node in (pair.hub, pair.terminal):
         (path,) = node.status()["paths"]
-        # Over TCP each side sends by the connection that it has made.
+        # Over TCP each side sends on the connection that it opened.
         receives_only = [False, True] if layer in ("stcp", "mtcp") else [False]
         assert [session["receives_only"] for session in path["sessions"]] == receives_only
         assert {session["convergence_layer"] for session in path["sessions"]} == {layer}
@@ -52,7 +52,7 @@ def test_a_hub_that_was_killed_is_found_again(start_pair: StartPair, layer: Bare
     assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
     pair.hub.process.kill()
     pair.hub.start()
-    # What clients begin before the terminal hears of the new run goes to the one that has ended.
+    # Until the terminal hears of the hub's new run, clients' connections go to the one that ended.
     deadline = time.monotonic() + 60.0
     while not download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete:
         assert time.monotonic() < deadline
@@ -76,7 +76,7 @@ def test_a_stranger_is_turned_away_and_harms_nobody(
 
 def test_what_ltp_has_refused_is_in_status_and_metrics(start_pair: StartPair) -> None:
     pair = start_pair(options=_options("ltp"))
-    # From the neighbour's host: no segment, and one of a session between two others.
+    # From the neighbour's host: bytes that are no segment, and a segment of others' session.
     with pair.testbed.terminal.node.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         for segment in (b"\xff", bytes([3, 99, 9, 0, 1, 0, 1, 5, 0, 7])):
             datagrams.sendto(segment, (addresses.HUB_SAT, bare_paths.PORT))

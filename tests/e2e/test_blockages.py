@@ -1,4 +1,4 @@
-"""What a path that is cut, held or slowed does to open connections."""
+"""The effect on open connections of a path that is cut, held or slowed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_both_ends_find_out_a_blockage_without_a_plan_and_its_end(
             time.sleep(0.05)
     with amid(pair, download, _SIZE, after_s=0.6) as running:
         pair.testbed.satlink.block(pair.testbed.terminal.name)
-        # A round trip of 0.1 s and 0.5 s, and what busy machines take.
+        # A round trip of 0.1 s and 0.5 s, and some time for a busy machine.
         for node in nodes:
             _wait_until_blocked_by(node, "probing", 3.0)
         sent = [_bundles_sent(node) for node in nodes]
@@ -82,13 +82,13 @@ def test_both_ends_find_out_a_blockage_without_a_plan_and_its_end(
 def test_an_origin_with_a_send_timeout_goes_on_through_a_longer_blockage(
     start_pair: StartPair,
 ) -> None:
-    # A server with full buffers can write again only after much of them was read.
+    # A server with full buffers can write again only after much of their content was read.
     timeout_s, blocked_s = 45.0, 55.0
     pair = start_pair(options=Options(hub={"custody": {"durability": "disk"}}))
     query = f"&send_timeout_s={timeout_s:.0f}"
     with amid(pair, download, 40_000_000, after_s=0.6, deadline_s=140.0, query=query) as running:
         pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=blocked_s)
-        # By then it has what there was credit for.
+        # By then the hub has everything for which there was credit.
         time.sleep(5.0)
         before = _bytes_in_custody(pair.hub)
         time.sleep(timeout_s)
@@ -115,7 +115,7 @@ def test_what_was_read_on_in_a_blockage_does_not_go_before_what_is_new(
         ]
         time.sleep(0.5)
         pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=6.0)
-        # By then the terminal has read on all that the clients have.
+        # By then the terminal has read everything that the clients send.
         time.sleep(6.0 + near.rtt_s)
         assert _bytes_in_custody(pair.terminal) > 2_000_000
         for kind in (upload, download):
@@ -155,7 +155,7 @@ def test_a_rate_set_by_the_local_api_bounds_a_download_that_runs(
         try:
             time.sleep(0.5)
             _set_rate(pair.hub, 2_000_000)
-            # What was in flight or in socket buffers arrives at the old rate.
+            # Bytes in flight or in socket buffers arrive at the old rate.
             time.sleep(1.5)
             before = pair.terminal.api.metrics()
             time.sleep(2.0)

@@ -1,4 +1,4 @@
-"""Two nodes that know each other by address alone, and whose bundles are authenticated."""
+"""Two nodes that know each other by address alone and authenticate bundles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _path(neighbour: int, remote: str, listen: str, layer: str) -> dict[str, obj
 
 
 def _options(layer: str, folder: Path, **rule: object) -> Options:
-    """Return how both nodes know each other by address, and all bundles by their keys."""
+    """Return options by which nodes know each other by address and authenticate all bundles."""
     terminal, hub = addresses.terminal_sat(0), addresses.HUB_SAT
     bpsec = {"keys_dir": str(folder), "rule": [rule]}
     return Options(
@@ -74,7 +74,7 @@ def _counts(node: Node, operation: str = "integrity") -> dict[str, int]:
 
 @contextmanager
 def _overheard(pair: Pair[Testbed]) -> Iterator[list[bytes]]:
-    """Collect the bundles that the terminal sends to the hub over UDP meanwhile."""
+    """Collect the bundles that the terminal sends to the hub over UDP in the meantime."""
     heard: list[bytes] = []
     with (
         pair.hub.namespace.entered(),
@@ -140,7 +140,7 @@ def test_a_host_at_the_neighbours_address_gets_nothing_past_the_keys(
         return (now["missing"], now["failed"], now["malformed"]) == (5, 10, 5)
 
     pair.hub.process.wait_until(refused)
-    # Whole bundles that were there already change nothing either.
+    # Complete bundles that were received before change nothing either.
     _spoof(pair, heard)
     for transfer in (download, upload):
         whole(transfer(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))

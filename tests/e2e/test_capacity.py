@@ -1,4 +1,4 @@
-"""Links that are not as the nodes were told, or of which they were told nothing."""
+"""Links whose capacity is configured wrongly, or not at all."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NARROW = symmetric("narrow", Link(rate_bps=RATE_BPS, delay_ms=60.0, queue_ms=800
 
 
 def capacity_bps(node: Node) -> float | None:
-    """What a node has found that its only hop carries."""
+    """The capacity that a node has found for its only hop."""
     [path] = node.status()["paths"]
     found: float | None = path["measured"]["capacity_bps"]
     return found
 
 
 def is_right(found_bps: float | None) -> bool:
-    """Whether it is near enough for a busy machine; what was told is far off."""
+    """Whether it is near enough for a busy machine; the configured rate is far off."""
     return found_bps is not None and 0.5 * RATE_BPS < found_bps < 1.3 * RATE_BPS
 
 
@@ -44,7 +44,7 @@ def test_what_a_hop_carries_is_found_and_known_to_the_next_run(start_pair: Start
     assert is_right(kept["capacity_bps"])
     assert 120 <= kept["base_rtt_ms"] < 400
     pair.start_again()
-    # Too short to find anything by itself.
+    # Too short to find the capacity by itself.
     assert download(pair.client, addresses.ORIGIN, 50_000, route=pair.http_forward()).complete
     pair.hub.process.wait_until(lambda: is_right(capacity_bps(pair.hub)))
 

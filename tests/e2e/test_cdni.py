@@ -1,4 +1,4 @@
-"""Sizes of objects from CDNI metadata: a path is chosen by them, and no document does harm."""
+"""Sizes of objects from CDNI metadata: they decide the path, and no document does harm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.node
 _TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
 _SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _PATHS: tuple[PathName, ...] = ("satellite", "terrestrial")
-# It is complete first by the satellite; what is not known to be large begins terrestrially.
+# A large object is complete first by the satellite; others begin on the terrestrial path.
 _LARGE = 2_000_000
 _PORT, _OTHER_PORT = 8470, 8471
 
@@ -110,7 +110,7 @@ def _fetch(pair: Pair[Testbed], size: int) -> None:
 
 
 def _ask(pair: Pair[Testbed]) -> None:
-    """Have the hub look for an object, as small as flows are then taken to be."""
+    """Make the hub look for an object; flows of unknown size are then expected to be as small."""
     _fetch(pair, 500)
 
 
@@ -137,11 +137,11 @@ def test_an_answer_without_a_length_goes_by_the_path_for_the_size_that_its_provi
     objects = {"paths": [_path(f"/bytes/{_LARGE}", _sized(_LARGE))]}
     documents = {"index": _index({"href": "/host"}), "host": host, "bytes": objects}
     server = _serve(pair.testbed, documents)
-    # A document is got when it is first asked for, and nothing waits for it.
+    # A document is fetched when it is first needed, and nothing waits for it.
     for count in (1, 2, 3):
         _ask(pair)
         pair.hub.process.wait_until(partial(_keeps, pair.hub, count))
-    # What was learnt by now is that objects of this host are small.
+    # By now the hub has learned that this host's objects are small.
     by_satellite, by_terrestrial = _by_path(pair)
     assert by_terrestrial < _LARGE / 100 < _LARGE < by_satellite
     found = _cdni(pair.hub)

@@ -1,4 +1,4 @@
-"""Clocks that are wrong, and certificates that end."""
+"""Wrong clocks, and certificates that expire."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _renewed(pair: Pair[Testbed], node: Node, number: int, days: int) -> None:
 def test_a_terminal_whose_clock_says_1970_finds_its_hub(start_pair: StartPair) -> None:
     pair = start_pair(options=Options(terminal_wrapper=clock_that_shows(_NEVER_SET)))
     assert _log(pair.terminal).startswith("1970-01-01T")
-    # Nothing is known of the time but that its own certificate has begun.
+    # All it knows of the time is that its own certificate is already valid.
     _has_a_session(pair)
 
 
@@ -134,14 +134,14 @@ def test_a_session_ends_with_a_certificate_and_comes_back_with_the_next(
     end = time.time() + _ENDS_IN_S
     _renew(pair, number, 1, clock=clock_that_shows(f"{_ENDS_IN_S - _DAY_S:+.0f}"))
     node.process.wait_until(lambda: "certificates read again" in _log(node))
-    # Sessions keep the certificate that they began with.
+    # Sessions keep the certificate with which they began.
     pair.terminal.process.stop()
     pair.terminal.start()
     _has_a_session(pair)
     assert time.time() < end, "the machine is too slow for this test"
     pair.hub.process.wait_until(lambda: not pair.hub.carries(1))
     assert time.time() >= end
-    # Both sides look each two seconds; whoever does first closes it.
+    # Both sides check every two seconds; the first to notice closes the session.
     said = (
         "sessions closed: this node's certificate has ended" in _log(node),
         "sessions closed: their peers' certificates have ended" in _log(peer),
@@ -162,7 +162,7 @@ def test_the_end_of_a_certificate_is_warned_of_from_thirty_days_before(
     assert "certificate ends soon" in _log(hub)
     end = hub.api.metrics()["underpass_certificate_expiry_timestamp_seconds"]
     assert end == pytest.approx(time.time() + 30 * _DAY_S, abs=60)
-    # So is that of a node that starts with it.
+    # The same holds for a node that starts with it.
     hub.process.stop()
     shutil.move(hub.process.log_path, hub.process.log_path.with_suffix(".before"))
     hub.start()

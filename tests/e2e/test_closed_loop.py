@@ -1,4 +1,4 @@
-"""A vehicle drives through a road tunnel: from its receiver to the ledger, all of it real."""
+"""A vehicle drives through a road tunnel: every part, from receiver to ledger, is real."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.testbed.vehicle import Vehicle
 _MISSING = vehicle.missing()
 pytestmark = [
     pytest.mark.node,
-    # A drive takes the time that it takes: more than a minute, and the ledger some more.
+    # The drive takes more than a minute, and the ledger some more time.
     pytest.mark.timeout(600),
     pytest.mark.skipif(bool(_MISSING), reason=_MISSING or ""),
 ]
@@ -35,19 +35,19 @@ _BEAM_BPS = 8_000_000
 _FAIR_BPS = _BEAM_BPS // _TERMINALS
 _KINDS = ("blockages", "plans", "acknowledgements", "ledger")
 _ENDLESS = 1_000_000_000_000
-# What the drive leaves owed goes into the next plans.
+# Debts that remain after the drive go into the next plans.
 _SETTLES_WITHIN_S = 120.0
 
 
 @dataclass
 class Passage:
-    """What came of it; times in ms since the Unix epoch."""
+    """The results of the drive; times in ms since the Unix epoch."""
 
     entry_ms: int = 0
     exit_ms: int = 0
     begin_ms: int = 0
     events: list[Event] = field(default_factory=list)
-    # By link and version: the line of each terminal, by its node number.
+    # By link and version: each terminal's line, by node number.
     plans: dict[tuple[str, int], dict[int, list[dict[str, Any]]]] = field(default_factory=dict)
     flows: list[Transfer] = field(default_factory=list)
     balances: dict[int, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Passage:
         return [event.data for event in self.events if event.kind == kind]
 
     def rate_bps(self, terminal: int, from_ms: int, to_ms: int) -> float:
-        """Return what a terminal's client got in a time."""
+        """Return the rate that a terminal's client got in a period."""
         flow = self.flows[terminal]
         early, late = ((at - self.begin_ms) / 1000 for at in (from_ms, to_ms))
         return (flow.bytes_at(late) - flow.bytes_at(early)) * 8000 / (to_ms - from_ms)
@@ -65,7 +65,7 @@ class Passage:
 
 @pytest.fixture(scope="module")
 def passage() -> Iterator[Passage]:
-    """Drive once; every claim below is about that drive."""
+    """Drive once; every test below is about that drive."""
     with Testbed(PAPER_BEAM, terminals=_TERMINALS, shared=True) as testbed:
         control = Control(testbed, maps=[ISLAND_OSM])
         control.register()
@@ -134,7 +134,7 @@ def _moved_bits(found: Passage) -> int:
 
 
 def _is_square(found: Passage) -> bool:
-    """Tell whether what is owed is a small part of what has changed hands."""
+    """Tell whether the debts are a small part of the amounts that changed hands."""
     return all(abs(bits) < _moved_bits(found) / 20 for bits in found.balances.values())
 
 
@@ -150,7 +150,7 @@ def test_the_tunnel_is_predicted_before_its_portal(passage: Passage) -> None:
     def last_told(before_ms: int) -> dict[str, Any]:
         return [one for came_ms, one in told if came_ms < passage.entry_ms - before_ms][-1]
 
-    # Some ten seconds before the portal a road turns off: one vehicle in nine is taken to use it.
+    # Some ten seconds before the portal a road turns off, which one vehicle in nine takes.
     for before_ms, confidence in ((13_000, 0.8), (5_000, 0.9)):
         last = last_told(before_ms)
         assert last["terminal"] == terminal_node(0)
@@ -201,7 +201,7 @@ def test_what_is_sent_follows_the_plan(passage: Passage) -> None:
 
 
 def test_no_byte_is_lost(passage: Passage) -> None:
-    # Every byte was checked as it came; what ends the downloads is the test.
+    # Every byte was checked on arrival; the test itself ends the downloads.
     for flow in passage.flows:
         assert flow.error == "TimeoutError: the run's time is over"
 

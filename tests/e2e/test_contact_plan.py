@@ -43,7 +43,7 @@ def _contact(
 
 
 def _always() -> list[dict[str, int]]:
-    """Return a plan in which all contacts last; the lower way is the longer one."""
+    """Return a plan in which all contacts last; the lower way takes longer."""
     start, end = time.time() - 60, time.time() + 3_600
     contacts = []
     for one, other, owlt_ms in (
@@ -58,7 +58,7 @@ def _always() -> list[dict[str, int]]:
 
 
 class Diamond:
-    """The four nodes on one loopback, following a plan of their own folder."""
+    """The four nodes on one loopback, each following the plan in its folder."""
 
     def __init__(self, bed: Loopback, contacts: Sequence[dict[str, int]]) -> None:
         self._bed = bed
@@ -128,7 +128,7 @@ class Diamond:
         return self.nodes[node].api.get(f"/v1/routes/{to}")["via"]
 
     def waiting(self, node: int) -> dict[int, int]:
-        """Return how many application bundles wait at a node, by the neighbour they wait for."""
+        """Return how many application bundles wait at a node, by neighbour."""
         waiting: dict[int, int] = {}
         for held in self.nodes[node].api.get("/v1/custody?limit=1000")["held"]:
             if held["destination"] == _ENDPOINT:
@@ -163,7 +163,7 @@ def test_bundles_go_by_the_plan_and_move_when_a_link_is_blocked_and_come_back(
     source.api.request("POST", "/v1/link/unblock?path=to-2")
     source.process.wait_until(lambda: diamond.via(_SOURCE, _END) == _UPPER)
 
-    # So is one that is foreseen.
+    # So is a predicted one.
     source.api.plan_blockages([(time.time() + 1, 600.0)], "to-2")
     source.process.wait_until(lambda: diamond.via(_SOURCE, _END) == _LOWER)
     diamond.send(1, start=5)
@@ -192,10 +192,10 @@ def test_a_relay_that_dies_is_passed_by_and_nothing_is_lost(bed: Loopback) -> No
     source.process.wait_until(lambda: diamond.via(_SOURCE, _END) == _LOWER)
     diamond.send(2, start=4)
     assert diamond.received(2) == {b"bundle 4", b"bundle 5"}
-    # What was in its custody is on its disk, and goes on when it is back.
+    # The bundles in its custody are on its disk, and are forwarded when it is back.
     upper.start()
     upper.process.wait_until(functools.partial(_answers, upper))
-    # So has what the operator has set.
+    # The operator's hold outlasts the restart, too.
     upper.api.request("POST", "/v1/link/unblock?path=to-4")
     assert diamond.received(4) == {b"bundle %d" % number for number in range(4)}
 
@@ -217,7 +217,7 @@ def test_a_bundle_waits_for_a_contact_that_is_to_come_and_is_taken_back_when_one
     changes = json.loads(source.api.request("POST", "/v1/reload"))["changes"]
     assert changes == [f"contact plan: {len(contacts) + len(others)} contacts"]
     assert diamond.via(_SOURCE, _END) == _UPPER
-    # The link is held: these stay here, and their contact ends.
+    # The link is held: these bundles stay here, and their contact ends.
     source.api.request("POST", "/v1/link/block?path=to-2")
     diamond.send(2)
     assert sum(diamond.waiting(_SOURCE).values()) == 2

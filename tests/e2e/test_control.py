@@ -1,4 +1,4 @@
-"""Reports of a terminal and its hub at the control service, whatever breaks on their way."""
+"""Reports of a terminal and its hub reach the control service, whatever breaks on the way."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class _World:
         self.announced: set[float] = set()
 
     def contact(self) -> dict[str, Any]:
-        """Return what the hub says of its contact with the service."""
+        """Return the hub's status of its contact with the service."""
         contact: dict[str, Any] = self.pair.hub.api.get("/v1/control")
         return contact
 
     def announce(self, count: int) -> None:
-        """Announce blockages at the terminal, each of a length of its own."""
+        """Announce blockages at the terminal, each of a different length."""
         for _ in range(count):
             duration_s = 10.0 + len(self.announced)
             self.pair.terminal.api.announce(in_s=3000, duration_s=duration_s, confidence=0.5)
@@ -63,7 +63,7 @@ class _World:
         return {link["link"]: link["state"] for link in table}
 
     def versions(self) -> dict[tuple[int, str], str]:
-        """Return which software nodes run, as the service has it."""
+        """Return the software versions of nodes, as the service has them."""
         table = self.control.get("/v1/nodes")["nodes"]
         return {(node["node"], node["role"]): node["version"] for node in table}
 
@@ -97,7 +97,7 @@ def test_no_report_is_lost_while_the_service_the_hub_or_its_token_fails() -> Non
         control.process.stop()
         world.announce(3)
         world.hub_waits_until(lambda: world.contact()["spooled"] >= 3)
-        # What the terminal sends while there is no hub stays with it.
+        # While there is no hub, the terminal keeps its reports.
         pair.hub.process.kill()
         world.announce(3)
         pair.hub.start()
@@ -111,7 +111,7 @@ def test_no_report_is_lost_while_the_service_the_hub_or_its_token_fails() -> Non
         assert world.contact()["refused"] == world.contact()["dropped"] == 0
         world.hub_waits_until(lambda: world.contact()["plans"]["state"] == "well")
 
-        # Another hub's token is none.
+        # Another hub's token is not accepted.
         control.gateway_token_file.write_text(control.token("another hub", "gateway", node=2))
         world.hub_waits_until(lambda: world.contact()["reports"]["state"] == "denied")
         assert "403" in world.contact()["reports"]["error"]

@@ -27,7 +27,7 @@ _FINAL = ("answered", "failed", "unknown", "expired", "cancelled")
 
 @dataclass(frozen=True)
 class Curled:
-    """What curl has got."""
+    """A response, as curl got it."""
 
     status: int
     headers: dict[str, str]
@@ -66,7 +66,7 @@ class World:
         return self.curl("-x", _PROXY, "-H", "Prefer: respond-async", *args, url)
 
     def ended(self, url: str, timeout_s: float = 60.0) -> dict[str, Any]:
-        """Wait until the request has come to its end; return its status document."""
+        """Wait until the request has ended; return its status document."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             try:
@@ -168,7 +168,7 @@ def test_an_exchange_that_a_crash_cuts_is_unknown_and_the_client_may_repeat_it(
     _restart(world.pair.hub)
     done = world.ended(url)
     assert done["state"] == "unknown"
-    # What may be repeated is, by the hub itself.
+    # The hub itself repeats a request that may be repeated.
     assert world.ended(get)["state"] == "answered"
     assert world.origin.counts["cutget"] == 2
     assert world.origin.counts["cut"] == 1
@@ -194,7 +194,7 @@ def test_kills_at_random_moments_lose_nothing_and_send_nothing_twice(world: Worl
                     accepted[name] = done.headers["location"]
                 time.sleep(chance.uniform(0.0, 0.3))
             killed.result()
-            # Not there: a process ends with the thread that has started it.
+            # Not in that thread: a process ends with the thread that started it.
             victim.start()
             world.pair.wait_until_ready()
     assert len(accepted) > 10

@@ -1,4 +1,4 @@
-"""Nodes that are killed amid transfers, and what they had custody of on disk."""
+"""Nodes that are killed during transfers, and the bundles in their custody on disk."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_killed_relay_goes_on_with_what_it_had() -> None:
                 running = pool.submit(
                     transfer, pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()
                 )
-                # Held by the API, it takes custody and cannot hand it on.
+                # Held by the API, it takes custody but cannot forward.
                 relay.api.block()
                 relay.process.wait_until(lambda: _custody(relay)["disk"]["live_bytes"] > 0)
                 time.sleep(0.3)
@@ -47,7 +47,7 @@ def test_a_killed_relay_goes_on_with_what_it_had() -> None:
                 relay.start()
                 relay.process.wait_until(lambda: relay.carries(2))
                 assert _custody(relay)["disk"]["restored_bundles"] > 0
-                # What the operator has set holds over the restart.
+                # The operator's hold outlasts the restart.
                 relay.api.unblock()
                 done = running.result(60)
             assert done.error is None
@@ -99,7 +99,7 @@ def test_a_full_disk_slows_uploads_and_loses_nothing(
         pair.testbed.satlink.block(pair.testbed.terminal.name)
         terminal.process.wait_until(lambda: stalled() is not None)
         assert "space" in (stalled() or "")
-        # Nobody is cut off meanwhile.
+        # No client is cut off meanwhile.
         time.sleep(1)
         assert not any(upload.done() for upload in running)
         pair.testbed.satlink.unblock(pair.testbed.terminal.name)

@@ -1,4 +1,4 @@
-"""A bare node becomes one of the fleet, by one token, over HTTPS that the token vouches for.
+"""A bare node joins the fleet by one token, over HTTPS that the token authenticates.
 
 Everything is on the loopback of this machine: the control service with its own certificate, a hub,
 and a terminal that begins as an empty folder.
@@ -21,13 +21,13 @@ from tests.testbed.node import LocalApi
 from tests.testbed.programs import built
 from tests.testbed.wrong_clock import missing as missing_clock
 
-# Each test starts several programs of Python, which takes long on a busy machine.
+# Each test starts several Python programs, which takes long on a busy machine.
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """A service and a hub that live through all tests of this file."""
+    """A service and a hub for all tests of this file."""
     fleet = Fleet(tmp_path_factory.mktemp("fleet"))
     try:
         fleet.set_up()
@@ -62,7 +62,7 @@ def test_one_command_makes_a_bare_node_a_terminal_whose_clients_reach_origins(
     terminal = fleet.start_node("terminal", fleet.bare)
     assert fleet.first_bytes() == HELLO
     terminal.stop()
-    # The token has been used: another machine gets nothing by it.
+    # The token was used, so another machine gets nothing with it.
     shutil.rmtree(fleet.bare)
     again = fleet.enroll(token)
     assert again.returncode != 0
@@ -154,7 +154,7 @@ def test_a_node_renews_its_certificate_in_time_and_its_streams_live_on(fleet: Fl
         past.unlink()
     certificate = fleet.bare / "state/pki/node.crt"
     before, key = certificate.read_text(), (fleet.bare / "state/pki/node.key").read_text()
-    # While the service is away, the node goes on by what it has.
+    # While the service is away, the node goes on with its configuration and certificate.
     fleet.service.stop()
     terminal = fleet.start_node("terminal", fleet.bare)
     with fleet.connect() as client:
@@ -182,7 +182,7 @@ def test_through_the_hop_a_renewal_survives_blockage_and_killed_service_and_is_n
     terminal = fleet.start_node("terminal", fleet.bare)
     assert fleet.first_bytes() == HELLO
     fleet.hold("block")
-    # Questions of three intervals wait for the end of the blockage, then for the service.
+    # The requests of three intervals wait for the end of the blockage, then for the service.
     time.sleep(15)
     fleet.hold("unblock")
     time.sleep(6)
@@ -192,7 +192,7 @@ def test_through_the_hop_a_renewal_survives_blockage_and_killed_service_and_is_n
     assert fleet.certificates == issued + 1
     folder = fleet.authority / "nodes" / str(TERMINAL)
     assert certificate.read_text() == (folder / "node.crt").read_text()
-    # Another interval asks for nothing more; and its clients are served by the new one.
+    # After another interval no more certificates are issued, and the new one serves clients.
     time.sleep(6)
     assert fleet.certificates == issued + 1
     assert fleet.first_bytes() == HELLO
@@ -222,7 +222,7 @@ def test_a_new_terminal_reaches_the_hubs_list_by_itself_and_leaves_it_again(
     before = names()
     fleet.control("terminal", "set", "11", "--beam", "east", "--name", "New", "--gateway", str(HUB))
     fleet.hub.wait_until(lambda: len(names()) > len(before))
-    # The one that is written by hand is there once.
+    # The terminal that is configured by hand is listed once.
     assert "node = 11" in listed.read_text()
     assert len(names()) == len(before) + 1
     fleet.control("terminal", "delete", "11")

@@ -1,6 +1,6 @@
-"""A terminal in a fade: from the packets on its link to the plan of its beam, all of it real.
+"""A terminal in a fade: every part, from the packets on its link to the beam's plan, is real.
 
-One direction is busy at a time. Where both are, a queue of one can hide what the other carries.
+One direction is busy at a time: if both are, a queue in one can hide the other's capacity.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_a_fade_that_the_nodes_measure_is_planned_with(
             testbed.satlink.request("set", terminal=testbed.terminals[0].name, link=fade)
             wait_until(lambda: line(0)["efficiency"] < 0.4)
             assert line(1)["efficiency"] == 1
-            # By symbols: the same capacity, and the rate is the fade's.
+            # By symbols: the same capacity, at the rate that the fade leaves.
             fair = [line(index)["segments"][0]["fair_bits"] for index in (0, 1)]
             assert abs(fair[0] - fair[1]) <= 2
             wait_until(is_found)

@@ -1,4 +1,4 @@
-"""Broken and hostile clients, peers and origins: who is concerned is told, the rest goes on."""
+"""Broken and hostile clients, peers and origins: those affected get an error, others go on."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.node
 _AFTER_DIAL_PORT = 1081
 _FOREIGN_PORT = 1082
 _LAN = addresses.terminal_lan(0)
-# Of a process that has the windows of a 50 Mbit/s hop to fill; a leak of all that is asked
-# for would be many times more.
+# For a process that fills the windows of a 50 Mbit/s hop; a leak of everything that is requested
+# would be many times more.
 _MEMORY_BYTES = 96_000_000
 
 

@@ -1,7 +1,7 @@
-"""Files over layers that carry none from the disk by themselves.
+"""Files over convergence layers that cannot send from the disk.
 
-UDP has a limit: without custody they go in fragments, and long ones are put together
-on the disk. LTP has each in memory, or in a file until it is whole.
+UDP limits the size of a bundle: without custody, files go in fragments, and long ones are
+reassembled on the disk. LTP has each bundle in memory, or in a file until it is whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST = 16 << 20
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair[Testbed]]:
     """Two nodes over udp, whose bundles are 65,507 bytes long at most, or over ltp.
 
-    The other parameter is how long payloads may be that applications have in memory.
+    The other parameter is the greatest payload that applications have in memory.
     """
     layer, most = request.param
     with Testbed(NEAR) as testbed:

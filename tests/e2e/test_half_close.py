@@ -1,4 +1,4 @@
-"""Connections whose two directions end at different times, as `nc -N` and many servers have it."""
+"""Connections whose directions end at different times, as with `nc -N` and many servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _routes(pair: Pair[Testbed]) -> list[Route]:
 def _seen(
     pair: Pair[Testbed], script: Script, *, within_s: float = 30.0
 ) -> list[tuple[Seen, Seen]]:
-    """Play a script by each proxy, return what its ends saw."""
+    """Play a script by each proxy; return the observations of its ends."""
     plays = [Play(script, pair.client, route) for route in _routes(pair)]
     with Stage(pair.testbed.origin, len(plays)) as stage:
         return stage.play(plays, within_s=within_s)
@@ -98,7 +98,7 @@ def test_an_origin_sees_the_orderly_end_of_a_client_that_has_all_it_wanted(
             )
             time.sleep(0.5)
             assert not running.done()
-        # With the origin's end told before, or not: then the client goes by the announced length.
+        # The client waits for the origin's end, or goes by the announced length.
         for ops, limit, end in (
             ((Send(500_000), Shut()), None, "eof"),
             ((Send(500_000), Shut()), 500_000, "open"),
@@ -115,11 +115,11 @@ def test_an_origin_sees_the_orderly_end_of_a_client_that_has_all_it_wanted(
 def test_an_early_answer_comes_although_its_origin_leaves_the_upload_unread(
     underpass_pair: Pair[Testbed],
 ) -> None:
-    # Such an origin's end is a RST shortly behind its answer; the hub has the answer by then.
+    # Such an origin ends with a RST soon after its answer; by then the hub has the answer.
     script = Script(
         "early answer",
         End((Send(1_000_000),)),
-        # A paced kernel would drop with the connection what it has not sent yet.
+        # A pacing kernel would drop its unsent bytes with the connection.
         End((Await(_REQUEST), Send(5000), Pause(20)), limit=_REQUEST),
     )
     pair, routes = underpass_pair, _routes(underpass_pair)
@@ -133,7 +133,7 @@ def test_an_early_answer_comes_although_its_origin_leaves_the_upload_unread(
 
 
 def _burst() -> Sequence[Script]:
-    """Return scripts whose ends all come at one moment, each in another way."""
+    """Return scripts that all end at one moment, each in a different way."""
     client = End((Send(200), Await(300), Meet()))
     origin = End((Await(200), Send(300), Meet()))
     closes = replace(client, limit=300), replace(origin, limit=200)

@@ -1,8 +1,7 @@
-"""A hostile terminal with a genuine certificate: what it gets, and what the others notice.
+"""A hostile terminal with a genuine certificate: what it achieves, and its effect on others.
 
 `swarm hostile` tries its attacks from one terminal's place while another one, beside it,
-downloads. What the hub says of it is read from its metrics, and what the others notice from what
-they receive.
+downloads. The hub's view is read from its metrics, the effect on others from their downloads.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from tests.testbed.topology import Testbed
 pytestmark = pytest.mark.swarm
 
 _HOSTILE, _HONEST, _ABSENT = 0, 1, 2
-# Of the hub's memory, under any one attack and all of them together. What one terminal may make
-# the hub keep: its store's share, its streams' windows and its sessions.
+# The most memory that the hub may use, under any one attack and under all of them together. One
+# terminal may fill its share of the store, its streams' windows and its sessions.
 _MEMORY_BYTES = 768 << 20
 _FOREIGN_LIFETIME_S = 4
 
 
 @dataclass
 class Attacks:
-    """The hub under attack, and what `swarm hostile` said."""
+    """The hub under attack, and the reports of `swarm hostile`."""
 
     pair: Pair[Testbed]
     reports: list[dict[str, Any]] = field(default_factory=list)
@@ -96,12 +95,12 @@ class Attacks:
         )
 
     def honest_log(self) -> str:
-        """Return what the honest terminal has logged."""
+        """Return the honest terminal's log."""
         return self.pair.terminals[_HONEST].process.log_path.read_text(errors="replace")
 
     @contextmanager
     def honest_downloads(self) -> Iterator[list[Transfer]]:
-        """Download again and again meanwhile, one after the other on each of four clients."""
+        """Keep downloading in the meantime, one after the other on each of four clients."""
         stop, done = threading.Event(), list[Transfer]()
 
         def again() -> None:
@@ -120,7 +119,7 @@ class Attacks:
 
     @contextmanager
     def peak_memory(self) -> Iterator[Callable[[], int]]:
-        """Sample the hub's memory meanwhile; what is yielded returns the most of it, bytes."""
+        """Sample the hub's memory; yield a function that returns the peak so far, in bytes."""
         stop, most = threading.Event(), [0]
 
         def sample() -> None:
@@ -186,7 +185,7 @@ def test_what_is_no_bundle_is_refused(attacks: Attacks) -> None:
 def test_a_foreign_report_to_costs_the_report_alone(attacks: Attacks) -> None:
     (report,) = attacks.run("report-to")
     assert report["as_expected"], report
-    # What the hub sends the terminal from now on comes behind a report.
+    # Everything that the hub sends the terminal from now on comes after a report.
     assert attacks.download(10_000).complete
     assert "status report" not in attacks.honest_log()
 
@@ -212,8 +211,8 @@ def test_custody_of_a_blocked_terminal_survives_forged_signals(attacks: Attacks)
     time.sleep(0.8)
     satlink.block(name)
     try:
-        # What is under way to the blocked terminal is in the hub's custody alone. The hub has to
-        # have sent the hostile one something, so that it knows how its sequences are named.
+        # Bundles on their way to the blocked terminal are only in the hub's custody. The hub has to
+        # have sent the hostile one something, so that that one knows how its sequences are named.
         attacks.run("opens", "signal-for-others", "signal-of-another", "custodian")
     finally:
         satlink.unblock(name)

@@ -1,6 +1,6 @@
-"""By every listener an HTTP client gets what it gets of the origin itself.
+"""By every listener, an HTTP client gets the same as from the origin itself.
 
-The origin is go-httpbin, a foreign server that shows what it was asked.
+The origin is go-httpbin, an independent server that echoes requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.node
 _PROFILE = symmetric("short", Link(rate_bps=100_000_000, delay_ms=5.0, queue_ms=500.0))
 _HOST = f"{addresses.ORIGIN}:{ports.HTTPBIN}"
 
-# Of one connection alone (RFC 9110, section 7.6.1), or of each proxy (7.6.3), or of the time.
+# Fields of a single connection (RFC 9110, section 7.6.1), of each proxy (7.6.3), or of the time.
 _OF_THE_HOP = {
     "connection",
     "date",
@@ -42,13 +42,13 @@ _OF_THE_HOP = {
     "upgrade",
     "via",
 }
-# What go-httpbin makes anew for each request.
+# Values that go-httpbin makes anew for each request.
 _NEW_EACH_TIME = re.compile(
     r'dur=[0-9.]+|Expires=[^;]+|(?:(?:nonce|opaque)=|"timestamp":)\s?"?[0-9a-f]+"?'
 )
 
 
-# Where a way differs, and why.
+# The exchanges that differ by some way, and why.
 _DIFFERENT = {
     ("http_forward", "options-of-all"): "hyper tells no URI without a path from one of the path /"
 }
@@ -108,7 +108,7 @@ def _same(text: str) -> str:
 
 
 def _echoed(document: object) -> object:
-    """Return a document without what the origin has seen of the hop and the client's address."""
+    """Return a document without the hop's fields and the client's address."""
     if not isinstance(document, dict):
         return document
     document = {name: value for name, value in document.items() if name != "origin"}

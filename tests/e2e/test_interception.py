@@ -1,4 +1,4 @@
-"""Clients that know of no proxy, and what origins see of them."""
+"""Clients that do not know of any proxy, and how origins see them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_switching_interception_leaves_open_streams_and_turns_new_ones(
 ) -> None:
     pair = start_pair(options=Options(terminal=_TRANSPARENT))
     with ThreadPoolExecutor(1) as pool:
-        # The origin's own pace: it lasts for three seconds however fast the hop is.
+        # At the origin's own pace the download lasts three seconds, however fast the hop is.
         running = pool.submit(
             download, pair.client, addresses.ORIGIN, 3_000_000, query="&rate_bps=8000000"
         )
@@ -72,7 +72,7 @@ def test_a_terminal_that_ended_leaves_its_clients_plain_ip(start_pair: StartPair
     if end == "stop":
         assert not _diverted(pair)
     else:
-        # What a crash left behind is no obstacle to the next start.
+        # Remains of a crash do not prevent the next start.
         pair.terminal.start()
         pair.wait_until_ready()
         assert _taken_in(download(pair.client, addresses.ORIGIN, 100_000))
@@ -140,7 +140,7 @@ def test_a_hub_takes_plain_ip_from_the_rate_of_the_terminal_it_goes_to(
         "terminal": [_with_networks(0), _with_networks(1)],
         "edge": {"interception": {}},
     }
-    # The terminals take in nothing by themselves: the downloads are plain IP.
+    # The terminals intercept nothing: the downloads are plain IP.
     pair = start_pair(options=Options(hub=hub), terminals=2)
     clients = [terminal.client for terminal in pair.testbed.terminals]
     with ThreadPoolExecutor(1) as pool:
@@ -180,7 +180,7 @@ def test_a_terminal_takes_the_plain_ip_that_its_clients_send_from_its_path(
         pair.terminal.process.wait_until(lambda: subtracted() > 8_000_000)
         assert not _taken_in(running.result(30))
     pair.terminal.process.wait_until(lambda: subtracted() < 500_000)
-    # Of a download the terminal sends the ACKs alone, after a stall in a bunch.
+    # In a download the terminal sends only ACKs, after a stall in bursts.
     query = "&rate_bps=20000000"
     assert download(pair.client, addresses.ORIGIN, 7_500_000, query=query).complete
     assert subtracted() < 8_000_000

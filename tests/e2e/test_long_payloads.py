@@ -65,7 +65,7 @@ def _digest(path: Path) -> str:
 
 
 def _peak_kib(node: Node) -> int:
-    """Return the most memory of its own that the process had since the start."""
+    """Return the process's peak of private memory since its start."""
     status = Path(f"/proc/{node.process.pid}/status").read_text()
     lines = (line.split() for line in status.splitlines())
     return next(int(words[1]) for words in lines if words[0] == "VmHWM:")
@@ -88,7 +88,7 @@ def _names(pair: Pair[Loopback], node: int) -> list[Path]:
 
 
 def _in_custody(pair: Pair[Loopback], node: int) -> bool:
-    """Tell whether a node has one payload, and the record by which it finds that again.
+    """Tell whether a node has one payload, and the record by which it would find that again.
 
     The payload gets its name first: a kill between the two loses it. The record ends with
     the name.
@@ -170,7 +170,7 @@ def test_ctrl_c_in_the_middle_of_sending_leaves_nothing_behind(
     assert sending.returncode != 0
     assert "interrupted" in said
     assert _receive(pair.hub, tmp_path / "received", timeout_s=3) == []
-    # What waited at the terminal, or was under way, has given its room back.
+    # Payloads that waited at the terminal, or were on the way, have freed their space.
     path, digest = _file(tmp_path, 20 << 20)
     _send(pair.terminal, path)
     (received,) = _receive(pair.hub, tmp_path / "received")

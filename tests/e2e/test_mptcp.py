@@ -1,4 +1,4 @@
-"""Sessions over MPTCP: subflows by two hops, one is cut, and sides that have no MPTCP."""
+"""Sessions over MPTCP: subflows on two hops, a hop that is cut, and sides without MPTCP."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _start(start_pair: StartPair, options: Options | None = None) -> Pair[Testbe
 
 
 def _mptcp(node: Node) -> dict[str, int] | None:
-    """Return what a node says of the sessions of its path."""
+    """Return a node's status of its path's sessions."""
     (path,) = node.status()["paths"]
     found: dict[str, int] | None = path["mptcp"]
     return found

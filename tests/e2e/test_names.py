@@ -1,4 +1,4 @@
-"""Names are resolved at the hub, and what its resolver says comes back to the client."""
+"""Names are resolved at the hub, and its resolver's answers reach the client."""
 
 from __future__ import annotations
 

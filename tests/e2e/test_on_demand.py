@@ -37,7 +37,7 @@ def _start(
     changes: Mapping[str, object] | None = None,
     policies: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Pair[Testbed]:
-    """Start a pair whose satellite is up on demand; `policies` are of classes at both ends."""
+    """Start a pair whose satellite path is on demand; `policies` are of classes at both ends."""
     classes = [
         {"name": name, "priority": priority, **(policies or {}).get(name, {})}
         for name, priority in (("signalling", 0), ("interactive", 1), ("normal", 2), ("bulk", 2))
@@ -64,7 +64,7 @@ def _is_probed(node: Node, path: str) -> bool:
     return probed
 
 
-# The hub's word counts for 15 s.
+# The hub's report counts for 15 s.
 def _wait(pair: Pair[Testbed], *, up: bool, within_s: float = 25.0) -> None:
     pair.terminal.process.wait_until(lambda: _state(pair.terminal)["up"] == up, timeout_s=within_s)
 
@@ -92,7 +92,7 @@ def test_small_exchanges_bring_nothing_up_and_a_released_path_carries_nothing(
     assert not state["up"]
     assert not state["session"]
     assert state["brought_up"] == {}
-    # The hub takes a released path for neither blocked nor lost.
+    # The hub does not take a released path as blocked or lost.
     assert not _state(pair.hub, pair.hub_path("satellite"))["blocked"]
     assert [_on_the_hop(pair, direction) for direction in ("forward", "return")] == [0, 0]
 
@@ -123,7 +123,7 @@ def test_when_the_other_path_dies_it_takes_over(start_pair: StartPair) -> None:
     pair = _start(start_pair)
     hop = pair.testbed.terrestrial
     assert hop is not None
-    # Silence tells of a blockage once beacons have been heard.
+    # Once beacons have been heard, silence means a blockage.
     pair.terminal.process.wait_until(lambda: _is_probed(pair.terminal, "terrestrial"))
     hop.block(pair.testbed.terminal.name)
     done = download(pair.client, addresses.ORIGIN, 100_000, route=pair.socks5())
@@ -166,7 +166,7 @@ def test_programs_bring_it_up_and_release_it(start_pair: StartPair, tmp_path: Pa
     script.chmod(0o755)
     programs = {"raise": [str(script), "up"], "release": [str(script), "down"]}
     pair = _start(start_pair, programs)
-    # Whatever an earlier run has left.
+    # At its start the node takes down whatever an earlier run left.
     pair.terminal.process.wait_until(
         lambda: told.exists() and told.read_text() == "down satellite\n"
     )
@@ -175,7 +175,7 @@ def test_programs_bring_it_up_and_release_it(start_pair: StartPair, tmp_path: Pa
     assert told.read_text().splitlines()[1:] == ["up satellite"]
     _bring_up(pair.terminal, "--release")
     pair.terminal.process.wait_until(lambda: told.read_text().endswith("down satellite\n"))
-    # While its program is changed the node has to be started again.
+    # Another program takes effect only when the node is started again.
     text = pair.terminal.config_path.read_text()
     pair.terminal.config_path.write_text(text.replace('"up"', '"on"'))
     with pytest.raises(ApiError, match="restart"):

@@ -1,5 +1,5 @@
-"""What paths do to their bundles: one direction alone is dead, large packets vanish, both are gone,
-connections are forgotten, the terminal's address changes. No stream breaks."""
+"""Faults of paths: one direction is dead, large packets are lost, both paths are gone, connections
+are forgotten, the terminal's address changes. No stream breaks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.node
 _TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
 _SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _SIZE = 10_000_000
-# Alone on the satellite, all of it takes 4 s.
+# On the satellite alone, the transfer takes 4 s.
 _PATIENCE_S = 60.0
 _BOTH_GONE_S = 4.0
-# Half of what a keepalive takes to find a dead session.
+# Half of the time in which a keepalive finds a dead session.
 _FOUND_DEAD_S = 30.0
-# Of the terminal's client network, so that the hop leads there.
+# In the terminal's client network, so that the hop leads there.
 _OTHER_ADDRESS = "10.1.0.77"
 
 Layer = Literal["tcpcl", "quic"]
@@ -42,7 +42,7 @@ def _both_paths(start_pair: StartPair, layer: Layer) -> Pair[Testbed]:
 def _through(
     pair: Pair[Testbed], transfer: Callable[..., Transfer], fault: Callable[[], None]
 ) -> Transfer:
-    """Have a fault happen amid a transfer."""
+    """Cause a fault during a transfer."""
     with amid(pair, transfer, _SIZE, deadline_s=_PATIENCE_S) as running:
         fault()
         done = running.result(2 * _PATIENCE_S)
@@ -65,7 +65,7 @@ def test_a_path_that_is_dead_one_way_only_breaks_no_stream(
         terrestrial.set_link(direction=direction, loss=nothing)
 
     _through(pair, transfer, fault)
-    # Both ends know: whoever hears the other is told that the other is deaf.
+    # Both ends know it: the end that hears learns from the other that that one does not.
     for node, name in ((pair.terminal, "terrestrial"), (pair.hub, pair.hub_path("terrestrial"))):
         node.process.wait_until(partial(_is_blocked, node, name))
 
@@ -80,12 +80,12 @@ def _is_blocked(node: Node, name: str) -> bool:
 def test_a_path_whose_packets_have_become_smaller_breaks_no_stream(
     start_pair: StartPair, layer: Layer, transfer: Callable[..., Transfer]
 ) -> None:
-    """A router on the way drops what is larger, and nobody is told."""
+    """A router on the way silently drops larger packets."""
     pair = _both_paths(start_pair, layer)
-    # As docs/configuration.md has it for TCP.
+    # As in docs/configuration.md for TCP.
     for end in (pair.testbed.hub, pair.testbed.terminal.node):
         end.sysctl(**{"net.ipv4.tcp_mtu_probing": "1"})
-    # Where packets come in, they are what was on the line.
+    # The rule is at the receiver, where packets arrive with their sizes on the line.
     receiver = pair.testbed.terminal.node if transfer is download else pair.testbed.hub
 
     def fault() -> None:
@@ -117,9 +117,9 @@ def test_while_both_paths_are_gone_all_waits(
 
 
 def _forget_connections(pair: Pair[Testbed]) -> None:
-    """Drop TCP between the nodes, but for connections that begin from now on."""
+    """Drop TCP between the nodes, except for connections that begin from now on."""
     begins = "tcp flags & (syn | ack) == syn add @known { tcp sport }"
-    # Where packets come in: a node is told of what it cannot send.
+    # They are dropped on arrival: a node would get an error for a packet that it cannot send.
     ends = (
         (pair.testbed.terminal.node, "output", 'oifname "sat"', "tcp dport"),
         (pair.testbed.hub, "prerouting", 'iifname "sat"', "tcp sport"),
@@ -140,7 +140,7 @@ def _forget_connections(pair: Pair[Testbed]) -> None:
 def test_a_device_on_the_way_that_forgets_all_connections_breaks_no_stream(
     start_pair: StartPair, transfer: Callable[..., Transfer]
 ) -> None:
-    """As an address translator does that has started anew; beacons come through."""
+    """As an address translator does after a restart; beacons come through."""
     pair = start_pair(_SATELLITE, Options(convergence_layer="tcpcl"))
     done = _through(pair, transfer, lambda: _forget_connections(pair))
     assert done.last_byte_s is not None
@@ -148,7 +148,7 @@ def test_a_device_on_the_way_that_forgets_all_connections_breaks_no_stream(
 
 
 def _move(pair: Pair[Testbed]) -> None:
-    """Take the terminal's address on the satellite away, and give it another one."""
+    """Replace the terminal's address on the satellite."""
     terminal = pair.testbed.terminal.node
     terminal.ip("address", "add", f"{_OTHER_ADDRESS}/32", "dev", "sat")
     terminal.ip("address", "del", f"{addresses.terminal_sat(0)}/16", "dev", "sat")
@@ -163,7 +163,7 @@ def test_a_terminal_that_moves_its_address_keeps_its_streams(
     pair = start_pair(_SATELLITE, Options(convergence_layer=layer))
     _through(pair, transfer, lambda: _move(pair))
     if layer == "tcpcl":
-        # QUIC moves with the same session, and its status says where that began.
+        # QUIC moves the same session, and its status has the address at which that began.
         [path] = pair.hub.status()["paths"]
         remotes = {session["remote"].rpartition(":")[0] for session in path["sessions"]}
         assert _OTHER_ADDRESS in remotes, remotes

@@ -1,4 +1,4 @@
-"""Several paths to one hub: both carry, one fails, and what a class may not use stays empty."""
+"""Several paths to one hub: both carry, one fails, and a class uses only its allowed ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.node
 _TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
 _SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _SIZE = 10_000_000
-# Alone, one is complete first by the terrestrial path, the other by the satellite.
+# Alone, the one flow is complete first by the terrestrial path, the other by the satellite.
 _SMALL, _LARGE = 20_000, 2_000_000
 _PATHS: tuple[PathName, ...] = ("satellite", "terrestrial")
 
@@ -55,7 +55,7 @@ def _start(
 
 
 def _at_hub(paths: object) -> list[object] | None:
-    """Name paths as the hub does, by its listeners."""
+    """Name paths as the hub does, after its listeners."""
     if not isinstance(paths, list):
         return None
     return ["beam" if path == "satellite" else path for path in paths]
@@ -243,7 +243,7 @@ def test_what_an_operator_set_outlives_a_kill_and_an_upgrade_until_it_is_release
         assert _sent_bytes(pair.hub, terrestrial, "signalling") == 0
         assert _sent_bytes(pair.hub, terrestrial) == 0
     pair.hub.api.request("POST", "/v1/link/unblock")
-    # Free, but the class is still kept on the other path.
+    # The path is free again, but the class is still held on the other one.
     assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
     assert _sent_bytes(pair.hub, terrestrial) == 0
     [hold] = pair.hub.api.get("/v1/holds")
@@ -306,7 +306,7 @@ def test_each_answer_goes_by_the_path_that_completes_it_first(
     start_pair: StartPair, proxy: str
 ) -> None:
     pair = _start(start_pair, {"normal": {"policy": "minfct"}})
-    # Of a path whose session of the class is not up yet, others take the flows.
+    # While a path's session of the class is not up, flows go to other paths.
     pair.hub.process.wait_until(lambda: _carries_everywhere(pair.hub, "normal"))
     route = pair.http_forward() if proxy == "http" else pair.socks5()
     sent = {}
@@ -384,7 +384,7 @@ def test_each_direction_goes_by_a_path_of_its_own(
     for node, sends, receives in ways:
         directions = {path["name"]: path["direction"] for path in node.status()["paths"]}
         assert directions == {sends: "both", receives: "receive"}
-        # Signalling and custody signals, too.
+        # This includes signalling and custody signals.
         assert _sent_in_all(node, sends) > 0
         assert _sent_in_all(node, receives) == 0
 
@@ -402,7 +402,7 @@ def test_a_metered_path_is_empty_until_the_other_dies(start_pair: StartPair) -> 
     pair.testbed.satlink.block(pair.testbed.terminal.name)
     assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete
     assert _sent_bytes(pair.hub, terrestrial) > 0
-    # What the hub sends the terminal receives, and both pay.
+    # Bytes that the hub sends are received by the terminal, and count at both.
     for node, path in ((pair.hub, terrestrial), (pair.terminal, "terrestrial")):
         assert _meter(node, path)["spent_bytes"] > 1_000_000
 
@@ -416,12 +416,12 @@ def test_an_idle_metered_path_has_few_beacons_and_carries_when_it_is_needed(
         metric = 'underpass_beacons_total{socket="terrestrial",outcome="sent"}'
         return [node.api.metrics()[metric] for node in (pair.terminal, pair.hub)]
 
-    # It rests from 10 s behind the last of its sessions on.
+    # Its beacons pause from 10 s after its last session on.
     time.sleep(15.0)
     before = sent()
     time.sleep(6.0)
     more = [now - then for now, then in zip(sent(), before, strict=True)]
-    # The usual pace would be 40 of each end.
+    # At the usual pace it would be 40 from each end.
     assert max(more) <= 2, more
     pair.testbed.satlink.block(pair.testbed.terminal.name)
     assert download(pair.client, addresses.ORIGIN, 1_000_000, route=pair.socks5()).complete

@@ -22,18 +22,18 @@ from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
 
-# Wider than any plan: what holds the nodes to their rates is the plan alone.
+# Wider than any plan, so that only the plan limits the nodes' rates.
 _WIDE = symmetric("wide", Link(rate_bps=8_000_000, delay_ms=50.0, queue_ms=500.0))
 _CAPACITY_BPS = 4_000_000
 _GUARANTEED_BPS = 1_000_000
 _MBIT = 1_000_000
-# More than can pass in any of the tests.
+# More than any of the tests can carry.
 _ENDLESS = 200_000_000
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one terminal has, from one time to the next, in s from the plan's start."""
+    """One terminal's rates from one time to the next, in s from the plan's start."""
 
     until_s: float
     rate_bps: int
@@ -80,7 +80,7 @@ def _document(
 def _always(
     pair: Pair[Testbed], transfer: Callable[..., Transfer], until_s: float
 ) -> Iterator[None]:
-    """Keep a transfer of each terminal going until a time, begun anew if it breaks."""
+    """Keep a transfer of each terminal going until a time; restart it if it breaks."""
 
     def again(index: int) -> None:
         client, route = pair.testbed.terminals[index].client, pair.socks5(index)
@@ -122,8 +122,8 @@ def _assert_rates(
     ]
     for rates, planned in zip(measured, (forward, back), strict=True):
         for rate, of_plan in zip(rates, planned, strict=True):
-            # A machine with other work to do sends less than it may, but never more. No rate of
-            # these plans is taken for another one.
+            # A busy machine sends less than it may, but never more. The rates of these plans differ
+            # enough to be told apart.
             least = 0.76 * of_plan
             assert least <= rate <= 1.12 * of_plan + 0.05, f"between {between_s}: {measured}"
 
@@ -139,7 +139,7 @@ def _has_plan(node: Node) -> bool:
 
 
 def _told(pair: Pair[Testbed], terminal: Node) -> int | None:
-    """Return the plan in force by the newest status of a terminal that the hub has."""
+    """Return the plan in force according to the newest status that the hub has of a terminal."""
     number = terminal_node(pair.terminals.index(terminal))
     reports = pair.hub.api.get("/v1/reports")["terminals"]
     links = [link for r in reports if r["node"] == number for link in r["status"]["links"]]
@@ -175,7 +175,7 @@ def test_rates_follow_the_plans_through_a_blockage_a_restart_and_their_end(
             Part(11.0, 2 * _MBIT, "fair"),
         ],
     }
-    # What was sent just before the entry still passes.
+    # Bytes sent just before the entry still arrive.
     entry = start_s + 3.1 - time.time() + time.monotonic()
     pair.testbed.satlink.schedule(pair.testbed.terminals[0].name, [(entry, 4.9)])
     until_s = start_s + 13.2
@@ -194,10 +194,10 @@ def test_rates_follow_the_plans_through_a_blockage_a_restart_and_their_end(
         first.start()
         first.process.wait_until(lambda: _blocked_by(first) == "plan")
         assert _followed(first, "return")["version"] == 42
-        # On the forward link the second has what the first cannot use, too.
+        # On the forward link the second also has the rate that the first cannot use.
         _assert_rates(pair, start_s, (5.5, 7.8), forward=(0.0, 4.0), back=(0.0, 3.0))
         _assert_rates(pair, start_s, (9.0, 10.9), forward=(2.0, 2.0), back=(2.0, 2.0))
-        # Behind the end the capacity known last is shared by weight.
+        # After the plans' end, the last known capacity is shared by weight.
         _assert_rates(pair, start_s, (11.5, 13.0), forward=(2.0, 2.0), back=(1.0, 1.0))
     followed = [_followed(node, "return") for node in pair.terminals]
     followed.append(_followed(pair.hub, "forward"))

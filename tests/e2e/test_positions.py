@@ -1,4 +1,4 @@
-"""A terminal's position: by a real gpsd, and from NMEA 0183 in every way it can come."""
+"""A terminal's position: from a real gpsd, and from NMEA 0183 by every kind of input."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def track() -> Sequence[Fix]:
 
 @pytest.fixture(scope="module")
 def log(track: Sequence[Fix], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What its receiver said."""
+    """The log of its receiver."""
     path = tmp_path_factory.mktemp("drive") / "drive.nmea"
     path.write_bytes("".join(nmea_log(track)).encode())
     return path
@@ -86,7 +86,7 @@ def _state(node: Node) -> Any:
     try:
         return node.api.get("/v1/position")["source"]["state"]
     except OSError:
-        # It has only just been started.
+        # The source was only just started.
         return None
 
 
@@ -121,7 +121,7 @@ def test_positions_of_a_gpsd_reach_the_hub_and_wait_in_a_blockage(
     pair.hub.process.wait_until(lambda: "gnss_time_ms" in _latest(pair))
     report = _latest(pair)
     assert _is_of(report, track)
-    # The drive's clock runs five times too fast, but it began when it was first heard.
+    # The drive's clock runs five times too fast, but starts from the time of the first fix.
     ahead_ms = report["gnss_time_ms"] - report["node_time_ms"]
     assert -1_000 < ahead_ms < 60_000
 
@@ -131,7 +131,7 @@ def test_positions_of_a_gpsd_reach_the_hub_and_wait_in_a_blockage(
     known = _latest(pair)["uptime_ms"]
     pair.terminal.api.unblock()
     pair.hub.process.wait_until(lambda: _latest(pair)["uptime_ms"] > known)
-    # Those that had waited follow, and none of them takes the newest one's place.
+    # Those that had waited follow, but none of them replaces the newest one.
     assert _latest(pair)["age_s"] < 1
     pair.terminal.process.wait_until(lambda: pair.terminal.api.metrics()[waiting] == 0)
     metrics = pair.terminal.api.metrics()
@@ -193,7 +193,7 @@ def test_nmea_comes_by_datagrams_tcp_and_a_serial_line_that_may_be_unplugged(
         _wait_for(nodes[name], "connecting")
         losses = nodes[name].api.metrics()["underpass_position_source_losses_total"]
         assert losses >= 1
-        # Another one is plugged in where it was.
+        # Another receiver is plugged in at the same place.
         _replay(vehicles, log, sources[name][0])
     for name in unplugged:
         _wait_for(nodes[name], "fix")

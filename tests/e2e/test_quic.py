@@ -1,4 +1,4 @@
-"""A hop over QUIC: the way of the data, blockages, and what cannot be done with it."""
+"""A hop over QUIC: the way of the data, blockages, and the limits of QUIC."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_blockage_amid_a_transfer_costs_its_time_and_no_byte(
     with amid(pair, transfer, _SIZE, after_s=0.6) as running:
         pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=_BLOCKED_S)
         done = running.result(60)
-    # What is left takes a second or so at the link's rate, on a machine with nothing else to do.
+    # The remaining bytes take about a second at the link's rate on an idle machine.
     assert _BLOCKED_S < whole(done) < _BLOCKED_S + 30.0
 
 
@@ -57,8 +57,8 @@ def test_sessions_come_again_when_the_hub_was_killed(start_pair: StartPair) -> N
     pair = start_pair(options=_QUIC)
     pair.hub.process.kill()
     pair.hub.start()
-    # Until the terminal hears that the hub does not know its sessions any more, what clients begin
-    # goes to the run that has ended, and is reset.
+    # Until the terminal hears that the hub no longer knows its sessions, new connections of clients
+    # go to the run that ended, and are reset.
     deadline = time.monotonic() + 60.0
     while not download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete:
         assert time.monotonic() < deadline

@@ -49,7 +49,7 @@ def relay_config(testbed: Testbed, *, custody: bool) -> dict[str, object]:
 
 
 def relay_options() -> Options:
-    """Return how terminal and hub find the relay."""
+    """Return the options by which terminal and hub find the relay."""
     satellite = {
         "name": "satellite",
         "neighbour": _RELAY_NODE,
@@ -76,7 +76,7 @@ def test_transfers_pass_a_relay(custody: bool) -> None:
         for transfer in (download, upload):
             done = transfer(pair.client, addresses.ORIGIN, 3_000_000, route=pair.socks5())
             assert done.error is None
-        # Held by the API, the relay shows what it has in custody and what it only keeps.
+        # Held by the API, the relay shows which bundles are in custody and which it only stores.
         relay.api.block()
         with pair.socks5().connect(pair.client, addresses.ORIGIN, 7, timeout_s=20) as sock:
             sock.sendall(b"12345678")

@@ -1,4 +1,4 @@
-"""Another configuration while a node runs: nobody is cut whom it does not concern."""
+"""A new configuration while a node runs: clients that it does not concern are not cut."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _told(node: Node, what: str) -> int:
 
 
 def _hangup(node: Node, outcome: str = "configuration read again") -> None:
-    """Have a node read its configuration again; wait for what comes of it."""
+    """Make a node read its configuration again; wait for the outcome."""
     before = _told(node, outcome)
     os.kill(node.process.pid, signal.SIGHUP)
     node.process.wait_until(lambda: _told(node, outcome) > before)
@@ -75,7 +75,7 @@ def test_a_terminal_comes_and_goes_while_another_downloads(start_pair: StartPair
         assert opened == {terminal_node(0)}
         other.process.wait_until(lambda: not other.carries(1))
 
-        # It comes back in a fragment of its own.
+        # The path comes back in a fragment of its own.
         gone = [t for t in both["terminal"] if t["node"] == terminal_node(1)]
         fragment.write_text(toml_text({"terminal": gone}))
         _hangup(hub)
@@ -84,11 +84,11 @@ def test_a_terminal_comes_and_goes_while_another_downloads(start_pair: StartPair
         hub.process.wait_until(lambda: hub.carries(2))
         assert download(clients[1], addresses.ORIGIN, 300_000, route=pair.socks5(1)).complete
         assert [p["name"] for p in hub.status()["paths"]] == [name, second]
-        # What was cut at the hub is told at the other end as soon as it is heard.
+        # The other end resets the connections that the hub cut, as soon as it hears of it.
         assert not cut.result(timeout=30).complete
 
         assert running.result(timeout=60).error is None
-    # Standby sessions may have come since; none has gone.
+    # Standby sessions may have been added since; none has gone.
     assert before <= _session_ids(hub, name)
 
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_taken_over_changes_nothing_and_says_why(start_pair: Star
     _hangup(hub, refused)
     assert f"{hub.config_path.name} line" in hub.process.log_tail()
 
-    # One part could be taken over, the other not: neither is.
+    # One part could be applied, the other could not, so neither is.
     mixed = copy.deepcopy(written)
     mixed["terminal"] = [*written["terminal"], {"node": 501}]
     mixed["node"]["number"] = 2
@@ -115,7 +115,7 @@ def test_what_cannot_be_taken_over_changes_nothing_and_says_why(start_pair: Star
     assert done.returncode != 0
     assert "node.number" in done.stderr
 
-    # The same without that part is taken whole, by the command as by the signal.
+    # The same without that part is applied, by the command as by the signal.
     mixed["node"]["number"] = written["node"]["number"]
     mixed["log"] = {"level": "debug"}
     hub.config_path.write_text(toml_text(mixed))
@@ -142,7 +142,7 @@ def test_rates_rules_and_the_log_level_change_in_place(start_pair: StartPair) ->
     quiet = hub.process.log_path.stat().st_size
     assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
     assert hub.process.log_path.stat().st_size == quiet, "the end of a stream is told at info"
-    # Standby sessions may have come since; none has gone.
+    # Standby sessions may have been added since; none has gone.
     assert before <= _session_ids(hub, name)
 
     # From now on no client may enter, and then all may again.
@@ -160,7 +160,7 @@ def test_a_path_moves_and_its_streams_live_on(start_pair: StartPair) -> None:
     pair: Pair[Testbed] = start_pair()
     terminal = pair.terminal
     written = _written(terminal)
-    # The same hub by a path of another name: the first is closed, the second opened.
+    # The same hub by a path of another name: the old path is closed, the new one opened.
     written["path"][0]["name"] = "other"
     terminal.config_path.write_text(toml_text(written))
     with ThreadPoolExecutor() as pool:

@@ -34,6 +34,6 @@ def test_the_hub_has_the_newest_report_first_when_a_blockage_ends(start_pair: St
     known = _latest(pair)["status"]["uptime_ms"]
     pair.terminal.api.unblock()
     pair.hub.process.wait_until(lambda: _latest(pair)["status"]["uptime_ms"] > known)
-    # Those that had waited follow, and none of them takes the newest one's place.
+    # Those that had waited follow, but none of them replaces the newest one.
     assert _latest(pair)["age_s"] < 2
     pair.terminal.process.wait_until(lambda: pair.terminal.api.metrics()[waiting] == 0)

@@ -1,4 +1,4 @@
-"""Connections that begin while the hub is down, and the run of it that comes."""
+"""Connections that begin while the hub is down, and its next run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_downloads_that_begin_while_the_hub_is_down_complete(
     pair = start_pair(options=Options(terminal={"custody": {"durability": durability}}))
     assert download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()).complete
     pair.hub.process.kill()
-    # What is sent to the run that has ended is not sent again.
+    # Data sent to the run that ended is not sent again.
     pair.terminal.process.wait_until(lambda: not pair.terminal.carries(1))
     with ThreadPoolExecutor(2 * _EACH) as pool:
         routes = [pair.socks5(), pair.http_connect()] * _EACH

@@ -1,4 +1,4 @@
-"""What a hub reaches follows its routes."""
+"""A hub's reachable networks follow its routes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_hub_that_was_up_before_its_way_out_dials_once_it_is_there(
     pair: Pair[Testbed] = start_pair()
     hub, host = pair.hub, pair.testbed.hub
     hub.process.kill()
-    # Of IPv4 the hub keeps what leads to the terminals.
+    # Of its IPv4 routes the hub keeps those to the terminals.
     host.ip("link", "set", "wan", "down")
     hub.start()
     pair.wait_until_ready()

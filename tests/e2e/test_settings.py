@@ -1,4 +1,4 @@
-"""What a provider sets of a terminal and its hub: in force, refused, taken back, forbidden."""
+"""A provider's settings of a terminal and its hub: applied, refused, rolled back, forbidden."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _set(pair: Pair[Testbed], body: Mapping[str, object], node: int = _NODE) -> 
 
 
 def _outcome(pair: Pair[Testbed], version: int) -> dict[str, Any]:
-    """Wait until the terminal has said what has become of a version."""
+    """Wait until the terminal has reported the outcome of a version."""
 
     def reported() -> bool:
         [view] = pair.hub.api.get("/v1/settings")
@@ -58,7 +58,7 @@ def _outcome(pair: Pair[Testbed], version: int) -> dict[str, Any]:
 
 
 def _state(pair: Pair[Testbed], version: int, state: str) -> dict[str, Any]:
-    """Wait until the terminal says that a version is so far."""
+    """Wait until the terminal reports that a version has reached a state."""
 
     def is_so_far() -> bool:
         outcome = _outcome(pair, version)
@@ -91,7 +91,7 @@ def test_policies_are_in_force_without_a_cut_and_over_a_restart(start_pair: Star
     assert _migrations(pair) == ["bulk"]
     version = pair.hub.api.get("/v1/settings")[0]["settings"]
     assert _outcome(pair, version)["applied"]
-    # The next ones are all that is set: what they leave out is as the node has it.
+    # The next settings replace these: values that they omit are as in the node's configuration.
     assert _outcome(pair, _set(pair, _migrating("normal")))["applied"]
     assert _migrations(pair) == ["normal"]
 
@@ -180,7 +180,7 @@ def test_a_path_on_which_nobody_answers_is_taken_back_though_the_node_is_killed(
         lambda: {p["name"] for p in pair.terminal.status()["paths"]} == own_paths
     )
     assert download(pair.client, addresses.ORIGIN, 100_000, route=pair.socks5()).complete
-    # A hub that says it again is told so again, and nothing is tried.
+    # A hub that repeats the settings gets the same answer, and nothing is tried.
     pair.hub.process.kill()
     pair.hub.start()
     pair.wait_until_ready()
@@ -211,7 +211,7 @@ def test_a_hub_takes_its_own_over_once_its_terminals_are_heard(start_pair: Start
     pair.wait_until_ready()
     assert _at_hub(pair) == ["bulk"]
     assert _outcome(pair, version)["state"] == "confirmed"
-    # All of it is set anew, and versions rise.
+    # All of them are set anew, and versions rise.
     later = _set(pair, {"terminal": _OF_HUB["terminal"]}, HUB_NODE)
     assert later > version
     _state(pair, later, "confirmed")

@@ -21,7 +21,7 @@ def test_every_exchange_through_loss_and_blockages_is_complete() -> None:
         course = soak(pair, _PLAN)
         failed = "\n".join(map(str, course.failed[:20]))
         assert not failed, f"{len(course.failed)} of {len(course.exchanges)}:\n{failed}"
-        # Blockages take more than a third of the time; a client that is stuck does nothing.
+        # Blockages take more than a third of the time; a client that is stuck completes nothing.
         assert len(course.exchanges) > 200
         assert len(course.small) > 20
         nothing_left(pair)

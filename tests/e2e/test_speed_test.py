@@ -42,7 +42,7 @@ def test_it_tells_what_the_hop_gives(pair: Pair[Testbed]) -> None:
     assert report["state"] == "done"
     assert report["idle"]["least_ms"] >= _RTT_MS
     for direction in ("down", "up"):
-        # A start-up of some round trips, headers, and what is measured in two seconds.
+        # A start-up of some round trips, headers, and a measurement of two seconds.
         assert 0.4 * _RATE_BPS < report[direction]["bps"] < _RATE_BPS, direction
         assert report[direction]["round_trips"]["count"] > 0
     shown = subprocess.run(
@@ -61,7 +61,7 @@ def test_one_runs_at_a_time_and_can_be_broken_off(pair: Pair[Testbed]) -> None:
         api.request("POST", "/v1/speed-test", {})
     api.request("DELETE", "/v1/speed-test")
     assert api.get("/v1/speed-test")["state"] == "failed"
-    # The hub has nothing left of it to send.
+    # The hub has no more of it to send.
     pair.hub.process.wait_until(lambda: api.get("/v1/streams") == [])
     api.request("POST", "/v1/speed-test", {"seconds": 1})
 

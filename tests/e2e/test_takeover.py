@@ -1,4 +1,4 @@
-"""What the standby sessions do when a link comes back."""
+"""The standby sessions take over when a link comes back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _path(node: Node) -> dict[str, Any]:
 
 
 def _carrying(node: Node) -> dict[int, int]:
-    """Return the session that carries each class."""
+    """Return the session that carries each class's bundles."""
     return {s["class"]: s["id"] for s in _path(node)["sessions"] if s["carrying"]}
 
 
@@ -82,8 +82,8 @@ def test_a_download_goes_on_on_the_standby_when_the_link_is_back(start_pair: Sta
         done = running.result(60)
     # The client compares every byte with what the origin has sent.
     assert done.error is None
-    # Of a bundle that has several segments, the blockage finds the first ones
-    # acknowledged or not, as it happens.
+    # When the blockage begins, the first segments of a bundle that has several may be
+    # acknowledged or not.
     assert _resumed(pair.hub) >= 1
 
 

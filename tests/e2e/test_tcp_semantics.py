@@ -1,4 +1,4 @@
-"""What both ends of a connection observe is what plain TCP would let them, whatever they do."""
+"""Both ends of a connection observe only what plain TCP allows, whatever they do."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Case:
 
 
 def _cases(first: int, count: int) -> list[_Case]:
-    """Return so many drawn scripts behind the first ones; or those that the environment names."""
+    """Return `count` drawn scripts from `first` on, or those that the environment names."""
     named = os.environ.get("UNDERPASS_TCP_SCRIPTS")
     if named:
         chosen = [drawn(int(seed)) for seed in named.split(",")]
@@ -76,7 +76,7 @@ def _play(
     client: Namespace,
     routes: Sequence[Route],
 ) -> list[str]:
-    """Play all within the same seconds; return what TCP would not have let the ends observe."""
+    """Play all within the same seconds; return the observations that TCP does not allow."""
     random_ = random.Random(_FIRST_SEED)
     plays = [
         Play(
@@ -108,7 +108,7 @@ def _report(wrong: list[str]) -> str:
 
 
 def test_the_drawn_scripts_say_what_tcp_does(pair: Pair[Testbed]) -> None:
-    # Plain IP over the same hop: the terminal takes in only what comes from its clients.
+    # Plain IP over the same hop: the terminal intercepts only connections of its clients.
     cases = _cases(0, 4 * _IN_A_PHASE)
     wrong = _play(pair, cases, pair.testbed.terminal.node, [DIRECT])
     assert not wrong, _report(wrong)
@@ -147,7 +147,7 @@ def _lossy(pair: Pair[Testbed]) -> Iterator[None]:
 
 @contextmanager
 def _blocked(pair: Pair[Testbed]) -> Iterator[None]:
-    """Block from amid the scripts' beginnings until most of them would have ended."""
+    """Block while scripts begin, until most of them would have ended."""
     name = pair.testbed.terminal.name
     timer = threading.Timer(_OVER_S / 2, pair.testbed.satlink.block, [name], {"for_s": _BLOCKED_S})
     timer.start()

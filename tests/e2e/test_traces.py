@@ -32,7 +32,7 @@ class _World:
     collector: Collector
 
     def trace_of(self, root: str, *names: str, timeout_s: float = 60.0) -> dict[str, Span]:
-        """Return by name the spans of the trace of a root, once it has spans of these names."""
+        """Return the spans of a root's trace by name, once it has spans of these names."""
 
         def of(spans: list[Span]) -> list[Span]:
             [trace] = {span.trace for span in spans if span.id == root}
@@ -45,7 +45,7 @@ class _World:
         return {span.name: span for span in found}
 
     def new_root(self, before: set[str]) -> Span:
-        """Return the one exchange that has ended since."""
+        """Return the root span of the one exchange that has ended since."""
 
         def roots(spans: list[Span]) -> list[Span]:
             return [one for one in spans if one.name == "exchange" and one.id not in before]
@@ -54,7 +54,7 @@ class _World:
         return root
 
     def known(self) -> set[str]:
-        """Return the spans that there are."""
+        """Return the known spans."""
         return {span.id for span in self.collector.spans()}
 
 
@@ -93,7 +93,7 @@ def test_one_trace_has_the_exchange_at_terminal_hub_and_service(world: _World) -
     for name in ("resolve", "connect", "answer", "report"):
         assert spans[name].parent == spans["stream"].id, name
     assert spans["POST /v1/reports"].parent == spans["report"].id
-    # All clocks are this machine's: what follows from another has not begun before it.
+    # All clocks are this machine's, so a span does not begin before its cause.
     one_way_ns = int(NEAR.forward.delay_ms * 1e6)
     assert spans["queue"].end_ns == spans["hop"].start_ns
     assert spans["stream"].start_ns >= spans["hop"].start_ns + one_way_ns
@@ -109,7 +109,7 @@ def test_one_trace_has_the_exchange_at_terminal_hub_and_service(world: _World) -
 
 
 def test_a_plan_follows_from_the_report_in_the_same_trace(world: _World) -> None:
-    # Plans are made anew while demands move: some exchange's report is the cause of one.
+    # Plans are made anew while demands change, so some exchange's report causes one.
     for attempt in range(6):
         root = _fetch(world)
         try:
@@ -129,7 +129,7 @@ def test_a_blockage_that_an_exchange_meets_is_in_its_span(world: _World) -> None
     pair = world.pair
     pair.terminal.api.block()
     try:
-        # The connection is taken in at once, and its request waits.
+        # The connection is accepted at once, and its request waits.
         transfer = download(
             pair.client, addresses.ORIGIN, 1_000, route=pair.socks5(), deadline_s=2.0, reset=True
         )

@@ -1,4 +1,4 @@
-"""Who is let in, what a crash and a revocation do, and what a wrong configuration says."""
+"""Which peers are accepted, the effects of a crash and a revocation, and configuration errors."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_node_that_crashes_resets_its_streams_and_serves_new_ones_when_it_is_b
     assert not broken.complete
     assert broken.error is not None
     if restarted == "hub":
-        # The sockets of a killed terminal are ended by the kernel, in its own way.
+        # The kernel closes the sockets of a killed terminal in its own way.
         assert "ConnectionResetError" in broken.error
     assert 0 < broken.bytes < broken.size
     pair.wait_until_ready()

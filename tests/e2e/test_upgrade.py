@@ -1,4 +1,4 @@
-"""Another process goes on for a node while its clients are served."""
+"""Another process takes over a node while its clients are served."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _running(pair: Pair[Testbed], pool: ThreadPoolExecutor) -> list[Future[Trans
 
 @pytest.mark.parametrize("durability", ["memory", "disk"])
 def test_clients_of_all_listeners_outlive_upgrades(start_pair: StartPair, durability: str) -> None:
-    """TLS, interception and congestion controls of the helper among what goes on."""
+    """TLS, interception and the helper's congestion controls go on too."""
     custody = {"custody": {"durability": durability}}
     options = Options(terminal={"edge": all_listeners(0), **custody}, hub=custody)
     pair = start_pair(options=options)
@@ -52,7 +52,7 @@ def test_clients_of_all_listeners_outlive_upgrades(start_pair: StartPair, durabi
         transfers = [one.result(timeout=60) for one in running]
     for transfer in transfers:
         whole(transfer)
-    # New clients by the sockets that were there before; then nothing is left.
+    # New clients enter by the same sockets as before; afterwards nothing is left.
     for route in (pair.socks5(0), pair.http_connect(0), pair.http_forward(0)):
         assert download(pair.client, addresses.ORIGIN, 300_000, route=route).complete
     assert download(pair.client, addresses.ORIGIN, 300_000).complete

@@ -69,7 +69,7 @@ def test_the_log_tells_of_connections_that_succeed(
         lines = node.process.log_path.read_text().splitlines()
         ends = [line for line in lines if " INFO " in line and what in line and "seconds=" in line]
         counts = [int(found[1]) for line in ends if (found := re.search(rf"{moved}=(\d+)", line))]
-        # The body, and its head where the node sees both alike.
+        # The body, and also its head if the node does not tell them apart.
         return any(size <= count < size + 1000 for count in counts)
 
     assert download(underpass_pair.client, addresses.ORIGIN, size, route=route).complete
@@ -90,7 +90,7 @@ def test_an_origin_that_resets_in_mid_body_resets_the_client(underpass_pair: Pai
 
 
 def test_every_one_of_thousands_of_small_exchanges_is_answered() -> None:
-    # Without a hop, an answer may come at the very moment in which its reader finds nothing.
+    # Without a hop, an answer may come just when its reader finds nothing.
     with Loopback() as bed:
         route = Pair(bed).socks5()
         for _ in range(3000):

@@ -1,1 +1,1 @@
-"""Random scripts for both ends of a TCP connection, and what TCP lets the ends observe."""
+"""Random scripts for both ends of a TCP connection, and the observations that TCP allows."""

@@ -1,4 +1,4 @@
-"""Draws scripts: what a seed gives is the same everywhere."""
+"""Draws scripts: a seed gives the same script everywhere."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.e2e.tcp_semantics.script import (
 
 _LARGEST_SEND = 1_000_000
 _LONGEST_PAUSE_MS = 1500
-# A slow reader takes no longer than this for all that it may get.
+# A slow reader takes at most this long for everything that it may get.
 _SLOW_READ_MS = 2000
 
 
 def scripts(first_seed: int) -> Iterator[tuple[Script, Allowed]]:
-    """Yield scripts without end, with what TCP allows of each; unfit ones are left out."""
+    """Yield scripts without end, each with its allowed outcomes; unfit ones are left out."""
     for seed in itertools.count(first_seed):
         try:
             script = drawn(seed)
@@ -37,7 +37,7 @@ def scripts(first_seed: int) -> Iterator[tuple[Script, Allowed]]:
 
 
 def drawn(seed: int) -> Script:
-    """Return a seed's script; raise `UnfitError` where it has none that could be run."""
+    """Return a seed's script; raise `UnfitError` if it cannot be run."""
     random_ = random.Random(seed)
     sends = [_sends(random_), _sends(random_)]
     ends = [_end(random_, sends[here], sends[1 - here]) for here in (0, 1)]
@@ -81,7 +81,7 @@ def _end(random_: random.Random, sends: list[int], others: list[int]) -> End:
 
 
 def _before(random_: random.Random, boundaries: list[int], limit: int | None) -> list[Op]:
-    """Draw what an end waits for before its next step, if for anything."""
+    """Draw the wait, if any, of an end before its next step."""
     ops: list[Op] = []
     if random_.random() < 0.3:
         ops.append(Pause(round(random_.uniform(1, _LONGEST_PAUSE_MS))))

@@ -1,4 +1,4 @@
-"""Plays one end of a script on a socket, and notes what it observes."""
+"""Plays one end of a script on a socket, and records its observations."""
 
 from __future__ import annotations
 
@@ -42,22 +42,21 @@ class Actor:
         self._write_failed = False
         self._wrong: str | None = None
         self._progress = asyncio.Event()
-        # What goes to a proxy in front of the first bytes sent, and whether these are all of its
-        # answers.
+        # The request to a proxy before all other bytes, and whether its answers are complete.
         self.opening = b""
         self.opened: Callable[[bytes], bool] | None = None
 
     async def act(self, sock: socket.socket, deadline_s: float) -> Seen:
-        """Do all of it on a connection, which is closed in the end; time is the loop's."""
+        """Play the end on a connection, and close it; times are the event loop's."""
         sock.setblocking(False)
-        # Else the last bytes before a reset would be those that the kernel never sent.
+        # Otherwise the last bytes before a reset would be bytes that the kernel never sent.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reading = asyncio.create_task(self._read(sock))
         try:
             async with asyncio.timeout_at(deadline_s):
                 await self._write(sock)
                 if self._end.leaves:
-                    # A proxy's own words do not count as the other end's.
+                    # A proxy's own bytes do not count as the other end's.
                     await self._until(lambda: self.opened is None or self._seen_end != "open")
                 else:
                     await reading
@@ -85,7 +84,7 @@ class Actor:
             self._write_failed = True
             self._note(error)
         if self.opening and not self._write_failed:
-            # It sends nothing: the proxy has to be asked all the same.
+            # It sends no data, but the proxy needs its request all the same.
             await self._send(sock, b"")
 
     async def _do(self, sock: socket.socket, op: Op) -> None:
@@ -136,8 +135,8 @@ class Actor:
             while (left := self._left()) > 0:
                 data = await loop.sock_recv(sock, min(pace.piece, left))
                 if not data:
-                    # A write that was told of a reset leaves the reader nothing but an end; let it
-                    # say so first.
+                    # After a write has reported a reset, the reader sees only an end; record the
+                    # reset first.
                     for _ in range(3):
                         await asyncio.sleep(0)
                     self._seen_end = "reset" if self._write_failed else "eof"

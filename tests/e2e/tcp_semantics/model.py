@@ -1,4 +1,4 @@
-"""Which observations TCP allows the two ends of a script, whatever the delays.
+"""The observations that TCP allows the two ends of a script, whatever the delays.
 
 The connection is explored as a machine of two applications, two kernels and what is on the way
 between them. Its steps happen in any order: bytes, FIN and RST take any time, a RST overtakes
@@ -27,16 +27,16 @@ from tests.e2e.tcp_semantics.script import (
 )
 
 _ENDLESS = 1 << 62
-# Of `SendUntilReset`; whether it was one piece or a thousand makes no difference here.
+# For `SendUntilReset`; one piece or a thousand makes no difference here.
 _PIECE = 1000
-# Any buffer on the way takes so much from an end whose peer does not read.
+# Every buffer on the way takes at least this much from an end whose peer does not read.
 _SURELY_BUFFERED = 4096
-# A script with more states is no better test than a smaller one.
+# A script with more states is no better a test than a smaller one.
 _MOST_STATES = 30_000
 
 
 class UnfitError(ValueError):
-    """The script is none to run: the text says why."""
+    """The script cannot be run; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class _App:
     """An end's application and kernel."""
 
     step: int = 0
-    # Of the present step's bytes, how many parts have been written.
+    # How many parts of the present step's bytes have been written.
     part: int = 0
     sent: int = 0
-    # What a failed write may have brought on the way.
+    # The bytes that a failed write may have sent.
     perhaps_sent: int = 0
     shut: bool = False
     write_failed: bool = False
-    # Bytes that have come, FIN, RST; those on the way are what the other has sent and this not.
+    # Bytes, FIN and RST that have arrived; those sent by the other but absent here are on the way.
     came: int = 0
     fin_came: bool = False
     rst: int = 0  # 1 on the way to here, 2 here
@@ -70,13 +70,13 @@ Range = tuple[int, int]
 
 @dataclass
 class Allowed:
-    """All that TCP allows the two ends together: kinds of end, with the least and most bytes."""
+    """The outcomes that TCP allows the two ends: kinds of end, with the least and most bytes."""
 
     outcomes: dict[Key, tuple[Range, Range]] = field(default_factory=dict)
 
     @property
     def exact(self) -> bool:
-        """Tell whether there is one outcome alone."""
+        """Tell whether only one outcome is allowed."""
         ranges = [r for pair in self.outcomes.values() for r in pair]
         return len(self.outcomes) == 1 and all(least == most for least, most in ranges)
 
@@ -99,7 +99,7 @@ class Allowed:
         )
 
     def add(self, key: Key, ranges: tuple[Range, Range]) -> None:
-        """Take an outcome in."""
+        """Add an outcome."""
         known = self.outcomes.get(key, ranges)
         a, b = (
             (min(old[0], new[0]), max(old[1], new[1]))
@@ -111,7 +111,7 @@ class Allowed:
 def allowed(script: Script) -> Allowed:
     """Explore a script; raise `UnfitError` if its ends may wait for each other for ever.
 
-    They may if they do with buffers that take next to nothing, as they then can with others.
+    They may if they do with buffers that take almost nothing: then they can with others too.
     """
     ends = tuple(
         replace(end, ops=tuple(op for op in end.ops if not isinstance(op, Pause | Meet)))
@@ -158,7 +158,7 @@ class _Machine:
             if app.life == "none":
                 least = most = 0
             elif app.end == "reset" or (app.end == "open" and end.leaves and most < limit):
-                # A part of a write is on the way as well as none of it.
+                # None, a part or all of a write may be on the way.
                 most = min(limit, max(most, other.perhaps_sent, other.sent))
             ranges.append((least, most))
         client, origin = apps
@@ -199,7 +199,7 @@ class _Machine:
             yield from self._leave(here, app, other)
 
     def _arrive(self, here: int, app: _App, other: _App) -> Iterator[tuple[_App, _App]]:
-        """Bytes or FIN come to this end."""
+        """Let bytes or FIN arrive at this end."""
         if app.rst == 2 or app.life in ("dead", "none"):
             return
         endless = self._is_endless(other, 1 - here)
@@ -231,7 +231,7 @@ class _Machine:
         return min(app.came, self._limit(here))
 
     def _read_end(self, here: int, app: _App, other: _App) -> Iterator[tuple[_App, _App]]:
-        """Read the end: what has come is read before it, and FIN is told before RST."""
+        """Read the end: bytes that have arrived are read before it, and FIN is seen before RST."""
         if app.end != "open" or app.came >= self._limit(here):
             return
         if app.fin_came or app.rst == 2:
@@ -273,7 +273,7 @@ class _Machine:
                 yield replace(app, step=app.step + 1, part=0, sent=sent), other
 
     def _held_up(self, here: int, app: _App, other: _App) -> bool:
-        """Tell whether a write has not returned, as the other end has not read its bytes."""
+        """Tell whether a write has not returned because the other end has not read its bytes."""
         if not self._tight or other.life != "running":
             return self._tight and other.life == "closed" and app.sent > other.came
         return app.sent - self._read(1 - here, other) > _SURELY_BUFFERED
@@ -293,7 +293,7 @@ class _Machine:
         elif done_reading and not end.leaves:
             unread, received = {app.came > read}, (read, read)
         else:
-            # It leaves amid reading: what has come may be read or not.
+            # It leaves while reading: bytes that have arrived may be read or not.
             received = (app.awaited, read)
             unread = {app.came > app.awaited, app.came > read}
         for left in sorted(unread):
@@ -308,7 +308,7 @@ class _Machine:
 
 
 def _boundaries(end: End) -> Iterator[int]:
-    """Yield up to where bytes may have come: behind each write, and behind its first byte."""
+    """Yield the offsets up to which bytes may have come: after each write and its first byte."""
     at = 0
     for op in end.ops:
         if isinstance(op, Send):

@@ -1,4 +1,4 @@
-"""What the two ends of one connection do, and what each of them observes."""
+"""The actions of the two ends of a connection, and their observations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Send:
-    """Write so many bytes; it takes as long as the other end makes it take."""
+    """Write this many bytes; the other end decides how long that takes."""
 
     size: int
 
@@ -44,7 +44,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Meet:
-    """Wait until every end of every script that plays at the time has come to its own `Meet`."""
+    """Wait until every end of all scripts being played has come to its own `Meet`."""
 
     def __str__(self) -> str:
         return "meet"
@@ -52,7 +52,7 @@ class Meet:
 
 @dataclass(frozen=True)
 class Await:
-    """Wait until this end has read so many bytes, or with None the end, whatever its kind."""
+    """Wait until this end has read this many bytes; None: until it has read an end of any kind."""
 
     size: int | None
 
@@ -65,7 +65,7 @@ Op = Send | SendUntilReset | Shut | Pause | Meet | Await
 
 @dataclass(frozen=True)
 class Pace:
-    """How an end reads: from when on, in pieces of which size, with which pause after each."""
+    """How an end reads: when it begins, the size of its pieces, and the pause after each."""
 
     after_ms: int = 0
     piece: int = 1 << 16
@@ -116,20 +116,20 @@ class Script:
         return f"{self.name}{eager}\n  client: {self.client}\n  origin: {self.origin}"
 
 
-# eof: in order; reset: by RST, also where a write told of it first; open: this end did not read
-# so far; none: the origin never had the connection; hung: it got no further in its time.
+# eof: in order; reset: by RST, even if a write reported it first; open: this end did not read
+# that far; none: the origin never had the connection; hung: it did not finish in time.
 ReadEnd = Literal["eof", "reset", "open", "none", "hung"]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one end has observed."""
+    """The observations of one end."""
 
     received: int
     end: ReadEnd
     # Whether all of its writes, the shutdown included, were accepted.
     wrote_all: bool
-    # Of received bytes that are not those sent, or of an error that TCP has not.
+    # Describes received bytes that were not sent, or an error that TCP does not have.
     wrong: str | None = None
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ _CONNECTORS = 16
 
 @dataclass(frozen=True)
 class Play:
-    """One script to play: from where, by which way, and how long after the others' beginning."""
+    """One script to play: from where, by which way, and how long after the common start."""
 
     script: Script
     client: Namespace
@@ -36,7 +36,7 @@ class Play:
 
 
 class Stage:
-    """A context manager: the origin's listeners, one for each script that plays at a time."""
+    """A context manager with the origin's listeners, one for each script played at a time."""
 
     def __init__(self, origin: Namespace, places: int) -> None:
         self._listeners: list[socket.socket] = []
@@ -57,16 +57,16 @@ class Stage:
             sock.close()
 
     def play(self, plays: Sequence[Play], *, within_s: float) -> list[tuple[Seen, Seen]]:
-        """Play all at once; return what client and origin of each have seen, in their order.
+        """Play all at once; return the observations of each client and origin, in the same order.
 
-        An end that has not come to its own end in time is `hung`, and aborted. A connection that
-        may vanish has vanished if it has not come 5 s after its client has ended.
+        An end that has not finished in time is `hung`, and aborted. A connection that may vanish
+        counts as vanished if it has not arrived 5 s after its client ended.
         """
         return asyncio.run(self._play(plays, within_s))
 
     async def _play(self, plays: Sequence[Play], within_s: float) -> list[tuple[Seen, Seen]]:
         for listener in self._listeners:
-            # What came too late for a former script.
+            # A connection that came too late for an earlier script.
             with contextlib.suppress(BlockingIOError):
                 while True:
                     listener.accept()[0].close()

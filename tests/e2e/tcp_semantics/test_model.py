@@ -1,4 +1,4 @@
-"""What the model of TCP says of scripts whose outcome everybody knows."""
+"""The model of TCP, checked on scripts with well-known outcomes."""
 
 from __future__ import annotations
 
@@ -86,5 +86,5 @@ def test_a_seed_gives_the_same_script_again() -> None:
 def test_many_drawn_scripts_have_one_outcome_alone() -> None:
     verdicts = [verdict for _, verdict in itertools.islice(scripts(1), 100)]
     assert sum(verdict.exact for verdict in verdicts) > 33
-    # A model that allows everything would ask for nothing.
+    # A model that allowed everything would test nothing.
     assert sum(len(verdict.outcomes) for verdict in verdicts) < 300
