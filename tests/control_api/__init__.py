@@ -1,1 +1,1 @@
-"""Claims of the control service."""
+"""Tests of the control service."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from dama.prediction.places import Plane
 
 Drawn = tuple[str, dict[str, str]]
-# A turn restriction's tags, the ways that it is from, the place of its node or the ways that it
-# goes by, the ways it is to.
+# A turn restriction: its tags, its `from` ways, the place of its `via` node or its `via` ways, and
+# its `to` ways.
 Restricted = tuple[dict[str, str], tuple[int, ...], str | tuple[int, ...], tuple[int, ...]]
 
 

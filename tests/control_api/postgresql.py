@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own, from Debian's package, on a loopback port and a new folder."""
+"""A PostgreSQL server for tests, from Debian's package, on a loopback port with a new folder."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Server:
             f" -c unix_socket_directories={self._folder}"
         )
         if not self._durable:
-            # Autovacuum would go round the databases of all tests, ten of them a second.
+            # Autovacuum would process the databases of all tests, ten of them a second.
             options += " -c fsync=off -c full_page_writes=off -c autovacuum=off"
         log = str(self._folder / "log")
         self._up = True
@@ -107,9 +107,10 @@ def run(*command: str) -> None:
 
 @contextmanager
 def server(*, durable: bool = False) -> Iterator[Server]:
-    """Start one; it is gone afterwards, with its data.
+    """Start a server; it is removed afterwards, with its data.
 
-    Data that is worth nothing after a test need not wait for a disk; a measurement is `durable`.
+    A test's data need not wait for the disk, since it is worthless afterwards; `durable` is for
+    measurements.
     """
     programs = _programs()
     assert programs is not None

@@ -70,7 +70,7 @@ def test_ceilings_and_guaranteed_rates_are_kept(request: Request) -> None:
     for begin, end, segments in _columns(made):
         for name, segment in segments.items():
             terminal = terminals[name]
-            # Rounding to whole bits per interval costs each terminal at most one, or the largest all.
+            # Rounding costs each terminal at most a bit per interval; the largest may bear all.
             bit = (
                 (2 + len(terminals)) * terminal.efficiency * Fraction(1000, min(end - begin, 10**9))
             )

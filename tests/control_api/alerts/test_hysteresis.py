@@ -1,4 +1,4 @@
-"""An alert that comes and goes is told once, whoever looks and whoever starts again."""
+"""An alert that comes and goes is sent once, whichever process checks and whichever restarts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rule(for_s: int = 0, keep_firing_for_s: int = 0) -> Rule:
 
 @dataclass
 class Kept:
-    """What the database has, and what was told; a look is by whichever process."""
+    """The stored state and the messages sent; any process may make a check."""
 
     rules: dict[int, Rule]
     pending: dict[Subject, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def test_a_condition_that_comes_and_goes_is_one_alert() -> None:
     flapping = [True, False] * 50
     kept = Kept({1: rule(keep_firing_for_s=60)})
     assert kept.looks(*flapping) == [("firing", 0)]
-    # Gone since the last look, at 495 s.
+    # The condition has been absent since the last check, at 495 s.
     for second in (500, 554, 555, 560):
         kept.look(holds=False, at_ms=second * 1_000)
     assert kept.told == [("firing", 0), ("resolved", 555_000)]
@@ -92,7 +92,7 @@ def test_a_condition_fires_once_it_has_held_for_its_time() -> None:
 def test_processes_in_turn_and_one_that_starts_again_go_on_from_what_is_stored() -> None:
     kept = Kept({1: rule(for_s=60, keep_firing_for_s=60)})
     kept.look(holds=True, at_ms=0)
-    # All state is what was stored: nobody has looked for a while.
+    # Only the stored state is left: no process has checked for a while.
     again = Kept(kept.rules, dict(kept.pending))
     again.look(holds=True, at_ms=60_000)
     assert again.told == [("firing", 60_000)]

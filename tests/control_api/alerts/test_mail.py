@@ -1,4 +1,4 @@
-"""Mails of alerts: handed in at a real server of SMTP, and nothing slipped into them."""
+"""Mails of alerts: accepted by a real SMTP server, and safe from injected text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BODY = mail_body([News("firing", ALERT)])
 
 
 class SmtpServer:
-    """So much of SMTP (RFC 5321) as a client needs to hand a mail in, without TLS."""
+    """The part of SMTP (RFC 5321) that a client needs to submit a mail, without TLS."""
 
     def __init__(self, refuses: str = "") -> None:
         self.recipients: list[str] = []
@@ -54,7 +54,7 @@ class SmtpServer:
 
 
 def hand_in(server: SmtpServer, user: str = "") -> None:
-    """Send the mail of the alert to a server."""
+    """Send the alert's mail to a server."""
 
     async def run() -> None:
         listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)

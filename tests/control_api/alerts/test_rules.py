@@ -1,4 +1,4 @@
-"""What is wrong by a rule, and what is not."""
+"""Which conditions fulfil a rule, and which do not."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ INNER = (
     # Reserved, or a way to an inner IPv4 address.
     *("fec0::1", "::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b:1::1", "2001::1", "5f00::1"),
     *("64:ff9b::127.0.0.1", "64:ff9b::10.1.2.3", "2002:7f00:1::", "2002:a9fe:a9fe::1"),
-    # Public by their numbers, and served to the host alone.
+    # Public by their numbers, but reachable only from the host itself.
     *("168.63.129.16", "192.0.0.192", "64:ff9b::168.63.129.16"),
 )
 
@@ -108,7 +108,7 @@ def test_a_name_server_that_does_not_answer_stops_nothing_else(
         await asyncio.sleep(0.2)
         try:
             async with asyncio.timeout(10):
-                # What else the service does in threads.
+                # The service's other work in threads.
                 await asyncio.to_thread(int)
         finally:
             answers.set()

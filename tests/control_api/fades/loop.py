@@ -2,10 +2,10 @@
 
 A beam's terminals always have something to send on the return link. Each second every one reports
 what a node reports, and the beam is planned as the service does it: `Demands`, `BeamPlanner`, the
-planner and `Grants` are the real ones. Links and senders are modelled: a link carries the capacity
-that its terminal is given times its true efficiency, and a sender has what `gateway/capacity`
-finds: less at once, more by probes that double it within ten round trips, and only as far as its
-plan lets it send.
+planner and `Grants` are the real ones. Links and senders are modelled. A link carries its
+terminal's capacity times the true efficiency. A sender behaves as `gateway/capacity` does: it finds
+a lower capacity at once, and a higher one by probes that double it within ten round trips, but
+only up to the rate that its plan allows.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ BEAM_BPS = 8_000_000
 SIGNALLING_MS = 300
 ONE_WAY_MS = 250
 STEP_MS = 1_000
-# How much a sender's probes find in a second: a doubling in six.
+# The factor by which probes raise the capacity found in a second: it doubles in six.
 _FOUND_IN_A_STEP = 2 ** (1 / 6)
-# What a link scheduler uses of its rate, and how far off measurements are.
+# The part of its rate that a link scheduler uses, and the error of measurements.
 _USED_PART = 0.985
 _NOISE = 0.03
 
-# What a link carries at a time, given the capacity that its terminal has, both in bit/s.
+# A link's rate at a time, for a capacity that its terminal has, both in bit/s.
 Carries = Callable[[int, float], float]
 
 
 def clear(_now_ms: int, capacity_bps: float) -> float:
-    """Carry all."""
+    """Carry all of the capacity."""
     return capacity_bps
 
 
 def faded(efficiency: float, from_ms: int = 0, to_ms: int = 10**12) -> Carries:
-    """Carry a part of it for some time."""
+    """Carry a part of the capacity for some time."""
 
     def carries(now_ms: int, capacity_bps: float) -> float:
         return capacity_bps * (efficiency if from_ms <= now_ms < to_ms else 1.0)
@@ -69,7 +69,7 @@ class Sender:
     node: int
     carries: Carries = clear
     noise: random.Random = field(default_factory=lambda: random.Random(7))
-    # What it has found: nothing while the link has carried all that it was allowed.
+    # The capacity found; None while the link has carried everything that the plan allowed.
     found_bps: float | None = None
     reason: str = "limit"
     used_part: float = _USED_PART
@@ -125,14 +125,14 @@ class Loop:
 
     senders: Mapping[int, Sender]
     fair_share: FairShare = FairShare.SYMBOLS
-    # What is predicted of a terminal at a time.
+    # The predictions for a terminal at a time.
     says: Callable[[int], Mapping[int, tuple[Blockage, ...]]] = lambda _: {}
     inside: Callable[[int, int], bool] = lambda _node, _ms: False
-    # Instead of what a sender reports.
+    # Replaces a sender's reports.
     lies: Mapping[int, Callable[[LinkState], LinkState]] = field(default_factory=dict)
     plans: list[tuple[Plan, Reason]] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
-    # Per terminal and step: the efficiency that is planned with, and the bits that arrived.
+    # Per terminal and step: the efficiency used in planning, and the bits that arrived.
     efficiencies: dict[int, list[Fraction]] = field(default_factory=dict)
     arrived: dict[int, list[float]] = field(default_factory=dict)
 
@@ -217,7 +217,7 @@ class Loop:
         return projected(self.ledger, shares_of(in_force(self.plans, settled_ms, at_ms)))
 
     def bits_of(self, node: int, from_ms: int = 0, to_ms: int = 10**12) -> float:
-        """Return the bits of a terminal that arrived in a time."""
+        """Return a terminal's bits that arrived in a period."""
         return sum(self.arrived[node][from_ms // STEP_MS : to_ms // STEP_MS])
 
 

@@ -1,4 +1,4 @@
-"""What is taken for a fade, report by report."""
+"""Which reports are recognised as a fade."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from underpass_control.fades import (
 
 RATE_BPS = 1_000_000
 CLEAR = Grant(RATE_BPS, Fraction(1))
-# When a link that has been looked at each second since 0 is in a fade without doubt.
+# The time at which a link that has been reported each second since 0 is surely in a fade.
 SEEN_MS = SETTLED_AFTER_MS + BELIEVED_AFTER_MS
 
 
@@ -53,7 +53,7 @@ def in_fade() -> Fade:
 
 
 def at(fade: Fade) -> Grant:
-    """Return what a plan gives that follows the efficiency, of the same capacity."""
+    """Return the grant of a plan that follows the efficiency, for the same capacity."""
     return Grant(int(RATE_BPS * fade.efficiency), fade.efficiency)
 
 
@@ -156,11 +156,11 @@ def test_a_step_up_that_fails_is_taken_back_and_the_next_one_waits_longer() -> N
 
 def test_more_capacity_that_brings_no_more_bits_is_no_deeper_fade() -> None:
     fade = in_fade()
-    # By bits, the plan makes up for it: four times the capacity. The link carries what it did.
+    # By bits, the plan compensates: four times the capacity. The link's rate is as before.
     grant = Grant(RATE_BPS, Fraction(1, 4))
     look(fade, SEEN_MS + 1_000, SEEN_MS + 300_000, RATE_BPS // 4, grant=grant)
     assert fade.efficiency == Fraction(1, 4)
-    # It carries a half of that: so much is a fade.
+    # It carries a half of that, which is enough for a fade.
     look(fade, SEEN_MS + 301_000, SEEN_MS + 340_000, RATE_BPS // 8, grant=grant)
     assert fade.efficiency == Fraction(1, 8)
 

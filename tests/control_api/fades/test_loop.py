@@ -1,4 +1,4 @@
-"""Plans, links and measurements together: fades are followed, and nothing follows itself."""
+"""Plans, links and measurements together: plans follow fades, but not their own effects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.control_api.fades.loop import (
 from tests.control_api.planning.beam import in_force
 
 COUNT = 8
-# From a fade's begin until it is planned with.
+# From a fade's beginning until plans take it into account.
 _FOUND_MS = BELIEVED_AFTER_MS + 3_000
 FAIR_BPS = BEAM_BPS // COUNT
 IN_FADE = (7, 8)
@@ -53,11 +53,11 @@ def test_a_fade_is_followed_within_seconds_stays_found_and_ends(fair_share: Fair
     loop.run(480_000)
     assert efficiency(loop, 1, begins_ms + _FOUND_MS) == pytest.approx(0.25, rel=0.1)
     lasting = loop.efficiencies[1][(begins_ms + _FOUND_MS) // STEP_MS : ends_ms // STEP_MS]
-    # Never below what the fade leaves, but for the noise; above it for a step now and then.
+    # Apart from noise, never below what the fade leaves; at times above it for a step.
     assert min(lasting) >= 0.25 * 0.95
     assert max(lasting) <= 0.25 * 1.25 * 1.1
     assert sum(map(float, lasting)) / len(lasting) < 0.25 * 1.1
-    # One plan for each step up, one for its end: no plan follows another.
+    # One plan for each step up and one for its end: no plan causes another.
     assert len(loop.plans) < 20
     assert {reason for _, reason in loop.plans} <= {
         Reason.FIRST,
@@ -79,7 +79,7 @@ def test_a_fade_of_half_a_decibel_a_second_is_followed_down_and_up() -> None:
 
     loop = Loop(senders(COUNT, {1: carries}))
     loop.run(260_000)
-    # The best of a window counts: a deeper fade shows once what was better has left it.
+    # The best value of a window counts, so a deeper fade shows once better values have left it.
     deepest_ms = 48_000
     found_ms = deepest_ms + BELIEVED_AFTER_MS + 4_000
     assert efficiency(loop, 1, found_ms) == pytest.approx(10**-0.9, rel=0.2)
@@ -127,14 +127,14 @@ def test_a_link_at_its_plan_is_in_no_fade_whatever_the_plans_do() -> None:
         return node == now_ms // 60_000 % COUNT + 1 and 30_000 <= now_ms % 60_000 < 50_000
 
     links: dict[int, Carries] = {
-        # Their senders know a capacity, that of what the plan gave once.
+        # Their senders know a capacity, limited by an earlier plan.
         2: lambda _, capacity_bps: capacity_bps * 1.01,
     }
     loop = Loop(senders(COUNT, links), says=says, inside=inside)
     for sender in loop.senders.values():
         sender.found_bps, sender.reason = 200_000.0, "limit"
     loop.run(900_000)
-    # What their senders knew when they began is found to be too little before it counts.
+    # Probes raise the senders' initial capacity before it counts.
     for node, course in loop.efficiencies.items():
         assert min(course) == 1, node
 
@@ -167,7 +167,7 @@ def test_a_terminal_that_lies_harms_itself(fair_share: FairShare) -> None:
         if fair_share is FairShare.SYMBOLS:
             assert least_bps == pytest.approx(FAIR_BPS, rel=0.001)
         else:
-            # By bits, a terminal's word counts: as much as a fade may cost.
+            # By bits, a terminal's own report counts, up to the greatest cost of a fade.
             assert least_bps >= BEAM_BPS / (6 + 2 / float(LEAST_EFFICIENCY)) * 0.98
     for made, _ in loop.plans:
         given = made.amounts(made.start_ms, made.end_ms)
@@ -202,20 +202,20 @@ def test_eight_terminals_two_in_a_fade_one_borrows_and_repays_by_symbols(
     loop = eight_with_a_tunnel(FairShare.SYMBOLS, used_part, fades=True)
     others = [node for node in range(1, COUNT + 1) if node not in IN_FADE]
     for node in others:
-        # What they send without any fade.
+        # The same as without any fade.
         assert loop.bits_of(node) == pytest.approx(clear.bits_of(node), rel=apart)
         assert loop.efficiencies[node] == clear.efficiencies[node]
         assert set(rates(loop, node)) == {FAIR_BPS}
     for equals in (others, IN_FADE):
         assert jain_index([round(loop.bits_of(node)) for node in equals]) >= 0.999
     lent, borrowed = lent_and_borrowed(loop)
-    # What is not used of a loan is lent again.
+    # The unused part of a loan is lent again.
     unused = 1 - used_part
     owed_bits = FAIR_BPS * (EXIT_MS - ENTRY_MS) // 1000
     assert borrowed == pytest.approx(owed_bits, rel=2 * unused + apart)
     # Those in a fade lend the same capacity as the others.
     assert max(lent.values()) - min(lent.values()) <= COUNT + unused * borrowed
-    # All is repaid, but for what was rounded, or not used, in the last periods.
+    # Everything is repaid, except for rounding and unused capacity in the last periods.
     assert sum(loop.ledger.balances().values()) == 0
     assert all(abs(bits) <= COUNT + unused * FAIR_BPS for bits in loop.ledger.balances().values())
 
@@ -237,7 +237,7 @@ def test_eight_terminals_two_in_a_fade_one_borrows_and_repays_by_bits() -> None:
 
 
 def lent_and_borrowed(loop: Loop) -> tuple[dict[int, int], int]:
-    """Return what each lent and the first borrowed before the tunnel, as plans in force had it."""
+    """Return what each lent and the first borrowed before the tunnel, by the plans in force."""
     moved = dict.fromkeys(range(1, COUNT + 1), 0)
     for begin_ms in range(FORESEEN_MS, ENTRY_MS, STEP_MS):
         for piece in in_force(loop.plans, begin_ms, begin_ms + STEP_MS):

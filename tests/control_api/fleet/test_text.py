@@ -1,4 +1,4 @@
-"""CSV files of terminals: what is written is read again; what is wrong is told by its line."""
+"""CSV files of terminals: written files can be read again; errors name their line."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Slices of functions, as they are checked and rendered."""
+"""Tests of how slices of functions are checked and rendered."""

@@ -1,4 +1,4 @@
-"""The agent of a site, with an engine that remembers what it was told."""
+"""The agent of a site, with an engine that records its calls."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ tenants = ["north", "south"]
 
 
 class Recorder:
-    """An engine that runs what it is told to, in memory."""
+    """An engine that runs slices in memory."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, str]] = []
         self.projects: dict[str, dict[str, str]] = {}
         self.refuses: str | None = None
-        # What it takes long for.
+        # The slices for which it takes long.
         self.slow: dict[str, asyncio.Event] = {}
 
     async def up(self, project: str, folder: Path) -> None:
@@ -94,11 +94,11 @@ class Place:
         return Agent(self.engine, installed(), self.site, self.folder, lambda: self.now_s)
 
     def restarted(self) -> None:
-        """Go on with another agent over the same folder."""
+        """Replace the agent by another one with the same folder."""
         self.agent = self._agent()
 
     def bring(self, *slices: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """Have the agent do what it is told; return its reports by name."""
+        """Give the agent these slices; return its reports by name."""
         done = asyncio.run(self.agent.bring([dict(one) for one in slices]))
         self.engine.done, self.last = [], self.engine.done
         return {one["name"]: one for one in done}
@@ -110,7 +110,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def told(name: str = "one", body: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
-    """Return a slice as the service tells it."""
+    """Return a slice as the service sends it."""
     slice_ = {"name": name, "tenant": NORTH, "number": 1, "revision": 1, "ending": False}
     return {**slice_, "body": vehicle() if body is None else body, **members}
 
@@ -137,7 +137,7 @@ def test_a_slice_is_ended_and_nothing_of_it_is_left(place: Place) -> None:
     assert place.bring(told(ending=True))["one"]["state"] == "ended"
     assert place.last == [("down", "underpass-slice-one")]
     assert not (place.folder / "one").exists()
-    # Said again, since the report may have been lost.
+    # It is reported again, since the report may have been lost.
     assert place.bring(told(ending=True))["one"]["state"] == "ended"
     assert place.last == []
 
@@ -178,7 +178,7 @@ async def _slow_beside_good(place: Place) -> None:
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> list[list[Any]]:
-    """Run an agent against what a service answers, one by one; return what it looked after."""
+    """Run an agent with these answers of a service; return the slices that it handled each time."""
     said = iter(answers)
     at: list[list[Any]] = []
 
@@ -216,7 +216,7 @@ def test_slices_are_looked_after_while_the_service_refuses_the_agent(
     with capture_logs() as logs:
         at = answered(monkeypatch, one, None, revoked, revoked, two, None)
     assert at == [["one"]] * 3 + [["two"]]
-    # Said once, and not with each try.
+    # It is logged once, not with each attempt.
     assert [(entry["log_level"], entry.get("error")) for entry in logs] == [
         ("warning", "the token is unknown"),
         ("info", None),
@@ -262,7 +262,7 @@ def test_what_is_unhealthy_for_long_is_started_again(place: Place) -> None:
     place.now_s = HEAL_AFTER_S
     place.bring(told())
     assert place.last == [("restart", "shaper.1")]
-    # It starts, and has its time again.
+    # It starts again, and has the full time again.
     health["shaper.1"] = "unhealthy"
     place.bring(told())
     assert place.last == []
@@ -312,7 +312,7 @@ def test_a_tenant_has_room_for_its_own_and_a_site_for_all(place: Place) -> None:
     assert "the tenant north has no room" in reports["n3"]["detail"]
     south = [told(f"a{n}", number=8 + n, tenant="south") for n in range(2)]
     reports = place.bring(*south, *north)
-    # Those that run keep what they have, whatever others are called.
+    # Running slices keep their resources, whatever the names of others.
     assert [reports[name]["state"] for name in ("n0", "n1", "n2")] == ["running"] * 3
     assert [reports[name]["state"] for name in ("a0", "a1")] == ["running", "failed"]
     assert "the site has no room" in reports["a1"]["detail"]

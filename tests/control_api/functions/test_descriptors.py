@@ -1,4 +1,4 @@
-"""Descriptors: those that come with the program, and what is refused."""
+"""Descriptors: those that come with the program, and those that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines are given: a project of Docker Compose, manifests of Kubernetes, and files.
+"""The input of engines: a Docker Compose project, Kubernetes manifests, and files.
 
 The programs themselves say whether the files are right: `underpass check-config`, `nft -c`, and
 `kubernetes-validate` with the schemas of a cluster's API. No cluster runs here.
@@ -64,7 +64,7 @@ def test_a_slices_networks_are_its_own_and_lead_out_by_its_forwarder_alone() -> 
 
 
 def test_two_slices_share_no_name_and_no_address() -> None:
-    # Names that a hyphen between parts would make the same.
+    # Names that would become equal if parts were joined by a hyphen.
     one, other = rendered(ground(), "a-b", 0), rendered(ground(), "a", 1)
     assert one.name != other.name
 
@@ -205,7 +205,7 @@ def test_a_pod_has_the_addresses_and_the_rights_that_a_container_has() -> None:
 
 
 def test_a_broken_manifest_is_found() -> None:
-    """The validator that the others rely on does find what is wrong."""
+    """The validator on which the other tests rely does find errors."""
     one = next(
         one
         for one in manifests(desired(vehicle()), installed(), SITE)

@@ -1,4 +1,4 @@
-"""Slices that cannot be: each with its reason, before anything is made of them."""
+"""Impossible slices: each is refused with its reason, before anything is started."""
 
 from __future__ import annotations
 

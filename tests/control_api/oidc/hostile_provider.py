@@ -23,7 +23,7 @@ Claims = dict[str, Any]
 
 @functools.cache
 def rsa_key(name: str) -> RSAKey:
-    """Return a key of a name: to make one takes a while."""
+    """Return the key of a name; keys are cached, since making one takes a while."""
     return RSAKey.generate_key(2048, {"kid": name, "use": "sig"})
 
 
@@ -33,22 +33,22 @@ def part(value: object) -> str:
 
 
 def encoded(data: bytes) -> str:
-    """Return bytes as tokens have them."""
+    """Return bytes as tokens encode them."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 class HostileProvider:
-    """It takes any code; its answers are those of a good provider but for what a test changes."""
+    """It accepts any code; its answers are a good provider's, except for what a test changes."""
 
     def __init__(self) -> None:
         self.key = rsa_key("one")
         self.published = [self.key]
-        # What a test changes: of the metadata, of the claims, and how the token is signed.
+        # A test's changes to the metadata, to the claims, and to the signing of the token.
         self.metadata: Claims = {}
         self.claims: Callable[[Claims], Claims] = lambda claims: claims
         self.sign: Callable[[Claims], str] = self.signed
         self.userinfo: Claims = {}
-        # What it answers instead, by path.
+        # Replaced answers, by path.
         self.instead: dict[str, Callable[[web.Request], Any]] = {}
         self.nonce = ""
         self.asked: list[str] = []
@@ -61,7 +61,7 @@ class HostileProvider:
         await self._server.start_server()
 
     async def close(self) -> None:
-        """End it."""
+        """Stop the provider."""
         await self._server.close()
 
     @property
@@ -74,7 +74,7 @@ class HostileProvider:
         return jwt.encode({"alg": "RS256", "kid": kid}, claims, key or self.key, ["RS256"])
 
     def signed_with_public_key(self, claims: Claims) -> str:
-        """Return one whose HMAC has the public key as its secret, which everybody knows."""
+        """Return an ID token whose HMAC has the public key, known to everybody, as its secret."""
         signed = f"{part({'alg': 'HS256', 'kid': 'one'})}.{part(claims)}"
         mac = hmac.digest(self.key.as_pem(private=False), signed.encode(), "sha256")
         return f"{signed}.{encoded(mac)}"

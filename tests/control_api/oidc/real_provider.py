@@ -53,17 +53,17 @@ class RealProvider:
             pytest.fail("the provider has not started")
 
     def set_accounts(self, accounts: dict[str, dict[str, object]]) -> None:
-        """Have these accounts, by name, with what they claim."""
+        """Set the accounts, by name, with their claims."""
         self._accounts.write_text(json.dumps(accounts))
 
     def close(self) -> None:
-        """End it."""
+        """Stop the provider."""
         self._process.terminate()
         self._process.wait(20)
 
 
 def browser_session() -> ClientSession:
-    """Return what a browser is to the provider: it keeps its cookies."""
+    """Return a session that acts as a browser: it keeps the provider's cookies."""
     return ClientSession(cookie_jar=CookieJar(unsafe=True))
 
 

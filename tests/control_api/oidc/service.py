@@ -1,4 +1,4 @@
-"""The service behind a reverse proxy with TLS, and a browser that signs in to it by a provider."""
+"""The service behind a reverse proxy with TLS, and a browser that signs in by a provider."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ProxiedBrowser:
         return answer
 
     def begin(self, page: str = "") -> str:
-        """Begin to sign in; return where the provider is to be asked."""
+        """Begin to sign in; return the URL at which the provider is asked."""
         answer = self.call("GET", f"/v1/sign-in?page={page}")
         assert answer.status == 302, answer.text
         return answer.headers["Location"]

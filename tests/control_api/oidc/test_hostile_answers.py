@@ -1,4 +1,4 @@
-"""Nobody signs in by an answer that is not the provider's, or not for this service and attempt."""
+"""Nobody signs in by an answer that is not the provider's, or for another service or attempt."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SESSION = "__Secure-underpass-session"
 
 @dataclass
 class Case:
-    """A service with a provider that is not to be trusted."""
+    """A service with an untrusted provider."""
 
     api: Api
     provider: HostileProvider
     browser: ProxiedBrowser
 
     def answered(self, page: str = "", **changed: str | None) -> Reply:
-        """Sign in, with an answer that is good but for what is changed; None leaves it out."""
+        """Sign in, with a good answer except for the changes; None leaves a member out."""
         asked = query_of(self.browser.begin(page))
         self.provider.nonce = asked["nonce"]
         query = {"code": "c", "state": asked["state"], "iss": self.provider.issuer, **changed}
@@ -38,7 +38,7 @@ class Case:
         return self.browser.call("GET", f"/v1/signed-in?{text}")
 
     def refused(self, text: str, status: int = 403, **changed: str | None) -> None:
-        """Make sure that signing in is refused, in these words."""
+        """Check that signing in is refused, with this text."""
         answer = self.answered("", **changed)
         assert (answer.status, text in answer.text) == (status, True), answer.text
         assert "Location" not in answer.headers
@@ -164,7 +164,7 @@ def test_userinfo_of_another_user_is_not_taken(case: Case) -> None:
     case.provider.claims = lambda claims: {k: v for k, v in claims.items() if k != "groups"}
     case.provider.userinfo = {"sub": "2", "groups": ["admins"]}
     case.refused("another user")
-    # What is signed is not overruled by what is not.
+    # Unsigned values do not overrule signed ones.
     case.provider.userinfo = {"sub": "1", "groups": ["noc"], "preferred_username": "root"}
     assert case.answered().status == 302
     assert case.browser.who().json["name"] == "ada"
@@ -253,7 +253,7 @@ def test_a_cookie_that_was_planted_signs_nobody_in(case: Case) -> None:
     case.browser.cookies["__Host-underpass-sign-in"] = "x" * 43 + ".//login.example"
     answer = case.browser.call("GET", f"/v1/signed-in?code=c&state=x&iss={case.provider.issuer}")
     assert (answer.status, "Location" in answer.headers) == (400, False)
-    # Over TLS, only the name counts that no page without TLS can set.
+    # Over TLS, only the cookie name that no page without TLS can set counts.
     good = case.browser.begin()
     cookie = case.browser.cookies.pop("__Host-underpass-sign-in")
     case.browser.cookies["underpass-sign-in"] = cookie

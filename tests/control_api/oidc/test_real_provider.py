@@ -1,4 +1,4 @@
-"""Users sign in by a real provider, and have what it says, for as long as it says it."""
+"""Users sign in by a real provider, and have the rights that it states, while it states them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_somebody_whom_the_provider_knows_signs_in_with_what_the_groups_grant(ap
     assert asked["redirect_uri"] == PUBLIC + "v1/signed-in"
     answer = browser.call("GET", answer_for(api, at, "ada"))
     assert (answer.status, answer.headers["Location"]) == (302, PUBLIC + "#/beams/ku-1")
-    # The attempt is over; what is left is a session, whose cookie is for the API's paths.
+    # The attempt is over; a session is left, whose cookie is for the API's paths.
     assert list(browser.cookies) == ["__Secure-underpass-session"]
     assert "Path" not in answer.headers.getall("Set-Cookie")[1]
     who = browser.who().json
@@ -195,7 +195,7 @@ def test_a_code_is_good_once_and_in_its_own_browser_only(api: Api) -> None:
     browser, other = ProxiedBrowser(api), ProxiedBrowser(api)
     back = answer_for(api, browser.begin(), "ada")
     attempt = dict(browser.cookies)
-    # Somebody else is made to open it (login CSRF): with no attempt, and with one of its own.
+    # Another user is made to open it (login CSRF): without an attempt, and with one of their own.
     assert other.call("GET", back).status == 400
     other.begin()
     refused = other.call("GET", back)

@@ -1,1 +1,1 @@
-"""OpenSAND's NCC, as it reads what it is told."""
+"""Tests of the interface to OpenSAND's NCC."""

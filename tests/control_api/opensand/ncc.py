@@ -1,4 +1,4 @@
-"""An NCC of the tests' own: reads requests as OpenSAND's does, 200 bytes at a time."""
+"""A simulated NCC, which reads requests as OpenSAND's does, 200 bytes at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE = re.compile(rb"(\d+):(\d+):(\d+):(\d+):(\d+)")
 
 @dataclass
 class Terminal:
-    """What the NCC keeps of a satellite terminal, kbit/s."""
+    """The NCC's figures of a satellite terminal, in kbit/s."""
 
     cra_kbps: int = 128
     rbdc_max_kbps: int = 512
@@ -24,14 +24,14 @@ class Terminal:
 
 @dataclass
 class Ncc:
-    """One client at a time; terminals that are not logged on are ignored."""
+    """An NCC with one client at a time; terminals that are not logged on are ignored."""
 
     terminals: dict[int, Terminal]
-    # When which terminal got which constant rate: (ms since the Unix epoch, id, kbit/s).
+    # The constant rates given: (ms since the Unix epoch, terminal id, kbit/s).
     applied: list[tuple[int, int, int]] = field(default_factory=list)
     broken: list[bytes] = field(default_factory=list)
     connections: int = 0
-    # It starts again where it was.
+    # A restart uses the same port.
     port: int = field(default_factory=free_port)
     is_busy: bool = False
     _writers: list[asyncio.StreamWriter] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Ncc:
             writer.close()
 
     def _take(self, piece: bytes) -> bool:
-        """Apply the lines of a piece; False if it has none that can be read."""
+        """Apply the lines of a piece; return False if none can be read."""
         types = set()
         for line in piece.rstrip(b"\n").split(b"\n"):
             found = _LINE.fullmatch(line)
@@ -76,7 +76,7 @@ class Ncc:
             kind, st_id, cra, _, rbdc_max = map(int, found.groups())
             types.add(kind)
             terminal = self.terminals.get(st_id)
-            # Another type than the piece's first is passed over.
+            # Lines of another type than the piece's first are skipped.
             if terminal is None or len(types) > 1:
                 continue
             terminal.cra_kbps = (cra & _BITS) or terminal.cra_kbps

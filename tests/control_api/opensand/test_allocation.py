@@ -1,4 +1,4 @@
-"""What the NCC is told, in virtual time."""
+"""The requests sent to the NCC, in virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = 1_900_000_000_000
 
 
 def version(number: int, start_ms: int, **rates: list[tuple[int, int]]) -> Version:
-    """Make a plan of rates from times on, by terminals `st1`, `st2`, …; it ends after 60 s."""
+    """Make a plan of 60 s: by terminals `st1`, `st2`, …, the rates and the times they begin."""
     profiles = {}
     for name, steps in rates.items():
         ends = [*(at for at, _ in steps[1:]), 60_000]
@@ -43,7 +43,7 @@ def test_each_boundary_is_told_when_it_comes_and_only_what_changes() -> None:
     assert told(allocation, 0) == [(3, 400), (1, 500), (2, 500)]
     assert allocation.next_ms(T) == T + 2_000
     assert told(allocation, 1_999) == []
-    # The blocked one gives way before the other gets more.
+    # The blocked terminal's rate falls before the other's rises.
     assert told(allocation, 2_000) == [(1, 1), (3, 700)]
     assert allocation.next_ms(T + 2_000) == T + 6_000
     assert told(allocation, 6_000) == [(3, 400), (1, 900)]
@@ -106,7 +106,7 @@ def test_every_line_has_the_length_that_the_ncc_reads_whole(st_id: int, rate_bps
     assert LINES_AT_ONCE * LINE_BYTES < 200
     kind, told_id, cra, rbdc, rbdc_max = map(int, line.decode().split(":"))
     assert (kind, told_id, rbdc, rbdc_max) == (0, st_id, 0, 1)
-    # Beyond 16 bits the NCC would count from zero again.
+    # Beyond 16 bits the NCC's counter would wrap to zero.
     assert cra == min(max(rate_bps // 1000, 1), 65_535)
 
 

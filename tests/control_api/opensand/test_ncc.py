@@ -1,4 +1,4 @@
-"""The NCC told over TCP."""
+"""Requests to the NCC over TCP."""
 
 from __future__ import annotations
 

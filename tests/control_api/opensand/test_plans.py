@@ -1,4 +1,4 @@
-"""A plan of the return link, and what the NCC is told of it."""
+"""A plan of the return link, and the requests to the NCC that follow from it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_blockage_is_lent_for_and_repaid_at_the_ncc_a_way_ahead_of_the_termina
         for one in allocation.poll(at_ms):
             rates[one.st_id] = one.cra_kbps
         changes[at_ms - T] = (rates[110], rates[111])
-        # All are given less than the capacity at any time, the one that is blocked its least rate.
+        # The sum is below the capacity at any time; the blocked terminal has its least rate.
         assert sum(rates.values()) <= CAPACITY_BPS // 1000 + 1
         at_ms = allocation.next_ms(at_ms)
     # T_r = 40 s, T_t = 20 s: three lend 500 · 20 / (40 · 3) kbit/s each, and are repaid 500 / 3.

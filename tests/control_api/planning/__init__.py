@@ -1,1 +1,1 @@
-"""When a beam is planned anew, and with what, in virtual time."""
+"""Tests of when a beam is planned anew, and from which data, in virtual time."""

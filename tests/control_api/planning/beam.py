@@ -1,8 +1,8 @@
 """The paper's experiment in virtual time, planned as the service does it.
 
-8 Mbit/s on the forward link, 500 ms of RTT, N terminals with one greedy download each; A is in a
-road tunnel, of which a prediction comes each second, never twice the same. Settlement follows what
-was sent by ten to twenty seconds, as reports do. The hub goes by the newest plan that has begun.
+8 Mbit/s on the forward link, 500 ms of RTT, N terminals with one greedy download each. A drives
+through a road tunnel, and each second it is predicted slightly differently. Settlement lags ten to
+twenty seconds behind, as reports do. The hub follows the newest plan that has begun.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ STEP_MS = 250
 PERIOD_MS = 10_000
 SIGNALLING_MS = 300
 GUARANTEED_BPS = 500_000
-# A fix each second, and a settlement once the next period has passed.
+# A fix comes each second; a period is settled once the next one has passed.
 FIX_MS = 1_000
 LINK = Link.FORWARD
 
 
 class Way(Protocol):
-    """Where the first terminal drives."""
+    """The first terminal's blockages."""
 
     def blocked(self, sent_ms: int) -> bool:
-        """Tell whether what the hub sends now meets a blockage."""
+        """Tell whether data that the hub sends at this time meets a blockage."""
 
 
 @dataclass(frozen=True)
 class Tunnel:
-    """When the first terminal is in its road tunnel, and since when that is foreseen."""
+    """When the first terminal is in its road tunnel, and since when that is predicted."""
 
     entry_ms: int
     exit_ms: int
     foreseen_ms: int
 
     def blocked(self, sent_ms: int) -> bool:
-        """Tell whether what the hub sends now meets the blockage."""
+        """Tell whether data that the hub sends at this time meets the blockage."""
         return self.entry_ms <= sent_ms + ONE_WAY_MS < self.exit_ms
 
 
 @dataclass(frozen=True)
 class InForce:
-    """A plan within a time, as settlement takes it."""
+    """A plan within a period, as settlement uses it."""
 
     from_ms: int
     to_ms: int
@@ -64,7 +64,7 @@ class InForce:
 
 
 def in_force(plans: Sequence[tuple[Plan, Reason]], from_ms: int, to_ms: int) -> list[InForce]:
-    """Return the plans of a time, of those made one after the other, each with its part of it."""
+    """Return, of successive plans, those in force in a period, each with its part of it."""
     found, until_ms = [], to_ms
     for made, _ in reversed(plans):
         begin_ms, end_ms = max(made.start_ms, from_ms), min(made.end_ms, until_ms)
@@ -80,9 +80,9 @@ class Beam:
 
     sessions: int
     tunnel: Way
-    # What is predicted at a time.
+    # The predictions at a time.
     says: Callable[[int], tuple[Blockage, ...]]
-    # How long the hub sends into a blockage that is not planned before it notices.
+    # How long the hub sends into an unplanned blockage before it notices.
     silence_ms: int = 0
     plans: list[tuple[Plan, Reason]] = field(default_factory=list)
     sent: dict[str, int] = field(default_factory=dict)
@@ -156,9 +156,9 @@ class Beam:
         return end_ms
 
     def _send(self, now_ms: int, *, noticed: bool) -> dict[str, int]:
-        """Return what the hub sends in a step: by plan, and the rest to whoever is heard.
+        """Return what the hub sends in a step: by plan, and the rest to terminals that it hears.
 
-        In a blockage that it has not `noticed`, it goes by the plan.
+        In a blockage that it has not `noticed`, it follows the plan.
         """
         names = list(self.sent)
         whole = BEAM_BPS * STEP_MS // 1000
@@ -171,7 +171,7 @@ class Beam:
         heard = [name for name in names if name != "1" or not silent]
         bits = {name: bits[name] if name in heard else 0 for name in names}
         if "1" in heard and not bits["1"] and pieces:
-            # Heard beats planned; what that needs, the others go without.
+            # Heard beats planned: the hub sends to it, at the others' expense.
             guaranteed = GUARANTEED_BPS * STEP_MS // 1000
             less = equal_at(guaranteed, len(heard) - 1)
             for name, one in zip((name for name in heard if name != "1"), less, strict=True):
@@ -184,12 +184,12 @@ class Beam:
 
     @property
     def jain(self) -> Fraction:
-        """Jain's index of what was sent."""
+        """Jain's index of the bits sent."""
         return jain_index(list(self.sent.values()))
 
 
 def jittering(tunnel: Tunnel, by_ms: int, seed: int) -> Callable[[int], tuple[Blockage, ...]]:
-    """Predict a tunnel from when it is foreseen, each time off by up to so much, either way."""
+    """Predict a tunnel once it is foreseen; each prediction's times err by up to `by_ms`."""
     noise = random.Random(seed)
 
     def says(now_ms: int) -> tuple[Blockage, ...]:

@@ -1,4 +1,4 @@
-"""When there is a new plan, and when not."""
+"""When a new plan is made, and when not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINK = Link.RETURN
 
 
 def planner() -> BeamPlanner:
-    """Return one whose links have plans made at 1000."""
+    """Return a planner whose links have plans made at 1000."""
     made = BeamPlanner("beam")
     for link in Link:
         made.set_terms(link, CAPACITY, TERMS, 250)
@@ -37,7 +37,7 @@ def planner() -> BeamPlanner:
 
 
 def make(of: BeamPlanner, now_ms: int) -> Request:
-    """Make all plans; return what the return link's was made of."""
+    """Make all plans; return the request of the return link's plan."""
     for link in Link:
         request = of.request(link, now_ms, 300, {})
         of.taken(request, plan(request))
@@ -53,7 +53,7 @@ def reason(of: BeamPlanner, now_ms: int) -> Reason | None:
 
 
 def expecting(entry_ms: int = 101_000, exit_ms: int = 161_000) -> BeamPlanner:
-    """Return one that has planned with a blockage at 1100."""
+    """Return a planner that at 1100 has planned with a blockage."""
     made = planner()
     made.expect(1, [tunnel(entry_ms, exit_ms)], 1_100)
     assert reason(made, 1_100) is Reason.BLOCKAGES
@@ -73,7 +73,7 @@ def test_a_clock_that_is_set_back_makes_a_plan_for_now() -> None:
     made = planner()
     make(made, 600_000)
     made.refused(Link.FORWARD, 600_000)
-    # As the clock's offset is measured anew.
+    # As happens when the clock's offset is measured anew.
     assert made.due(599_900) == {}
     assert made.due(400_000) == dict.fromkeys(Link, Reason.HORIZON)
     make(made, 400_000)
@@ -98,7 +98,7 @@ def test_blockages_too_short_to_lend_for_are_planned_with_one_by_one() -> None:
     first, second = shadow(1, 31_000, 31_400), shadow(2, 32_200, 32_500)
     made.expect(1, [first], 1_100)
     make(made, 1_100)
-    # A second one appears, sooner after the first than a prediction may be off.
+    # A second one appears, closer to the first than the error that predictions may have.
     made.expect(1, [first, second], 1_400)
     assert reason(made, 1_400) is Reason.BLOCKAGES
     request = make(made, 1_400)
@@ -107,7 +107,7 @@ def test_blockages_too_short_to_lend_for_are_planned_with_one_by_one() -> None:
         (32_200, 32_500),
     ]
     assert made.due(1_400) == {}
-    # Told again, both are known; and one that vanishes is missed.
+    # When both are predicted again they are known; when one vanishes, that is noticed.
     made.expect(1, [first, second], 2_400)
     assert made.due(2_400) == {}
     for now_ms in (3_400, 5_400):
@@ -255,7 +255,7 @@ def efficiencies(**of: Fraction) -> Mapping[int, Demand]:
 @pytest.mark.parametrize(
     ("efficiency", "after_ms"),
     [
-        # A fall that concerns more than 2 % of the capacity, and one that concerns less.
+        # Falls that affect more than 2 % of the capacity, and falls that affect less.
         (Fraction(1, 4), 1_000),
         (Fraction(7, 8), 1_000),
         (Fraction(91, 100), 5_000),

@@ -19,7 +19,7 @@ def test_a_plan_starts_as_far_ahead_as_those_who_follow_have_needed() -> None:
         delays.acknowledged(Link.FORWARD, HUB, version, 30, by_terminal=False)
         for terminal in TERMINALS:
             delays.acknowledged(Link.RETURN, terminal, version, 340, by_terminal=True)
-            # Who does not send on a link says nothing of it.
+            # Acknowledgements of a node that does not send on a link do not count for it.
             delays.acknowledged(Link.FORWARD, terminal, version, 2_000, by_terminal=True)
     assert 30 <= delays.of(Link.FORWARD) < 100
     assert 340 <= delays.of(Link.RETURN) < 400
@@ -39,11 +39,11 @@ def test_the_first_plan_of_a_node_tells_nothing_of_the_way() -> None:
 def test_a_plan_that_takes_long_to_make_starts_when_it_can_have_arrived() -> None:
     delays = Delays()
     delays.made(Link.FORWARD, 1, 6_000)
-    # Before anything is known of the way, too.
+    # This holds even before anything is known of the way.
     assert delays.of(Link.FORWARD) == DEFAULT_MS + 6_000
     for version in range(2, 12):
         delays.made(Link.FORWARD, version, 6_000)
-        # That is later than what counts as late on the way.
+        # That is later than the bound for lateness on the way.
         delays.acknowledged(Link.FORWARD, HUB, version, 6_030, by_terminal=False)
     assert 6_030 <= delays.of(Link.FORWARD) < 6_100
     assert delays.of(Link.RETURN) == DEFAULT_MS
@@ -80,7 +80,7 @@ def test_a_plan_that_would_arrive_late_starts_later_by_so_much() -> None:
     delays.one_way_ms = 250
     late_ms = delays.late_ms(Link.RETURN, start_ms, start_ms + 5_000)
     assert late_ms == 5_000 + DEFAULT_MS + 250
-    # What matters to nobody costs no work.
+    # A delay that affects no node causes no work.
     assert delays.late_ms(Link.FORWARD, start_ms, start_ms - DEFAULT_MS + 50) == 0
 
 
@@ -89,7 +89,7 @@ def test_no_plan_has_its_start_behind_it() -> None:
     for version in range(10):
         delays.made(Link.FORWARD, version, 0)
         delays.acknowledged(Link.FORWARD, HUB, version, 1, by_terminal=False)
-    # The way is so short that the plan would be late by little.
+    # The way is so short that the plan would be only slightly late.
     assert delays.late_ms(Link.FORWARD, 1_000, 999) == 0
     assert delays.late_ms(Link.FORWARD, 1_000, 1_000) > 0
 

@@ -1,4 +1,4 @@
-"""Between which times a blockage is planned with, of those that may be."""
+"""The times with which a blockage is planned, of those possible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW_MS = 100_000
 def said(
     entry_ms: tuple[int, int, int], exit_ms: tuple[int, int, int], now_ms: int = NOW_MS
 ) -> Blockage:
-    """Return a prediction by its quantiles: the first tenth, the median, the ninth tenth."""
+    """Return a prediction with these quantiles of entry and exit: 0.1, the median, 0.9."""
     within = (entry_ms[0], entry_ms[2]), (exit_ms[0], exit_ms[2])
     return Blockage("tunnel", entry_ms[1], exit_ms[1], 0.9, now_ms, "predicted", *within)
 
@@ -37,7 +37,7 @@ def test_a_tunnel_that_may_last_longer_is_lent_for_as_longer() -> None:
 
 
 def test_a_light_on_the_way_is_not_lent_for() -> None:
-    # It may stand for a minute, and then comes and leaves a minute later.
+    # The vehicle may stand for a minute; then entry and exit are a minute later.
     ahead = said((128_000, 130_000, 190_000), (147_000, 150_000, 211_000))
     assert planned_with(ahead) == [(128_000, 150_000)]
 
@@ -90,7 +90,7 @@ def test_two_passages_stay_apart_when_a_stop_moves_the_first_to_where_the_second
     expectations.take(1, passages(140_000, NOW_MS + 1_000), NOW_MS + 1_000)
     (first, second) = expectations.blockages(NOW_MS + 1_000, Planned())
     assert (first.entry_ms, second.entry_ms) == (300_000, 440_000)
-    # Each is still as sure as it was: neither has been taken for the other.
+    # Each keeps its confidence, so neither was mistaken for the other.
     assert (first.confidence, second.confidence) == (0.9, 0.6)
 
 

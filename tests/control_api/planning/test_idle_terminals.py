@@ -30,7 +30,7 @@ def state(node: int, at_ms: int, sent_bytes: int, backlogged_bytes: int = 0) -> 
 
 
 class Beam:
-    """What control knows of the beam, and what it plans by it."""
+    """Control's knowledge of the beam, and the plans that it makes from it."""
 
     def __init__(self) -> None:
         self.knowledge = Knowledge("beam")
@@ -60,7 +60,7 @@ class Beam:
 
 
 def rates(made: Plan) -> dict[int, int]:
-    """Return the rates of a plan's first segments, as nodes are sent them."""
+    """Return the rates of a plan's first segments, as sent to nodes."""
     nodes = {int(name) for name in made.terminals()}
     lines = json.loads(WirePlan(made).document(1, nodes, alone=True))["lines"]
     return {node: line["segments"][0]["rate_bps"] for line in lines for node in line["terminals"]}
@@ -75,7 +75,7 @@ def test_one_that_uploads_beside_200_that_do_not_has_nine_tenths_of_the_beam(hea
     found = rates(beam.plan(61_000))
     assert found[BUSY] >= 0.9 * BEAM_BPS
     assert sum(found.values()) <= BEAM_BPS
-    # Each can still report within a few seconds, and say that it has begun.
+    # Each can still report within a few seconds, and announce that it has started sending.
     assert min(found[node] for node in IDLE) * EVERY_MS >= 8_000 * REPORT_BYTES
 
 

@@ -1,4 +1,4 @@
-"""What operators set for a time, in virtual time: rates, maintenance, freezes, withdrawals."""
+"""Operators' interventions in virtual time: rates, maintenance, freezes, withdrawals."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def make(of: BeamPlanner, now_ms: int, owed: dict[int, int] | None = None) -> Pl
 
 
 def rates(of: Plan, at_ms: int) -> dict[int, int]:
-    """Return what each terminal has in a second, bit/s."""
+    """Return each terminal's rate in a second, in bit/s."""
     return {int(name): bits for name, (bits, _) in of.amounts(at_ms, at_ms + 1_000).items()}
 
 
 def guaranteed_bps(of: Plan) -> int:
-    """Return what the first terminal's node is told that it may send without a plan."""
+    """Return the rate that the first terminal's node may send without a plan."""
     document = json.loads(WirePlan(of).document(1, {1}, alone=True))
     bps: int = document["lines"][0]["guaranteed_bps"]
     return bps
@@ -75,7 +75,7 @@ def test_a_rate_begins_and_ends_with_a_plan_of_its_own() -> None:
     made = planner(rate(1, 5_000_000, 10_000, 60_000))
     assert rates(make(made, 0), 0) == dict.fromkeys(NODES, 2_000_000)
     assert made.due(9_999) == {}
-    # Only of the link that it is set for.
+    # Only on the link for which it is set.
     assert made.due(10_000) == {LINK: Reason.INTERVENTION}
     assert rates(make(made, 10_000), 10_000) == {1: 5_000_000, 2: 10**6, 3: 10**6, 4: 10**6}
     assert made.due(59_999) == {}
@@ -114,7 +114,7 @@ def test_a_rate_is_kept_whatever_is_owed_and_guaranteed_no_longer_than_it_lasts(
     owed = {1: 60_000_000, 2: -60_000_000, 3: 0, 4: 0}
     of = make(made, 0, owed)
     assert all(rates(of, at_ms)[1] == 1_000_000 for at_ms in range(0, 180_000, 1_000))
-    # What it is owed is settled after.
+    # It is repaid afterwards.
     assert moved(of, 60_000)[1] == 60_000_000
     assert guaranteed_bps(of) == 500_000
     assert made.due(60_000)[LINK] is Reason.INTERVENTION
@@ -168,7 +168,7 @@ def test_what_a_frozen_terminal_could_not_use_is_owed_to_it_to_the_bit() -> None
     owed = moved(of, 50_000)
     assert owed[1] == 30 * 2_000_000
     assert sum(owed.values()) == 0
-    # The next plan has it repaid.
+    # The next plan repays it.
     made.expect(1, [], 50_000)
     after = make(made, 50_000, owed)
     assert moved(after, after.end_ms)[1] == 0
@@ -254,12 +254,12 @@ def test_a_withdrawn_blockage_stays_so_however_long_the_vehicle_is_held_up() -> 
     withdrawn = Withdrawn()
     assert withdrawn.set({1: {7: Span("tunnel", 60_000, 90_000)}}) == {1}
     for now_ms in range(0, 600_000, 1_000):
-        # It is always a minute away.
+        # The entry is always a minute away.
         assert withdrawn.left(1, (tunnel(now_ms + 60_000),), now_ms) == ()
     assert withdrawn.moved() == {7: Span("tunnel", 659_000, 689_000)}
     withdrawn.stored(withdrawn.moved())
     assert withdrawn.moved() == {}
-    # What is stored is read again with any other change, and changes nothing.
+    # Any other change makes the stored withdrawals be read again, which changes nothing.
     assert withdrawn.set({1: {7: Span("tunnel", 650_000, 680_000)}}) == set()
     assert withdrawn.left(1, (tunnel(662_000),), 600_000) == ()
 
@@ -272,7 +272,7 @@ def test_only_one_passage_is_withdrawn() -> None:
     assert withdrawn.left(2, (there,), 1_000) == (there,)
     other = tunnel(61_000, "gallery")
     assert withdrawn.left(1, (other, there), 2_000) == (other,)
-    # The passage is over: the next one is another blockage.
+    # That passage is over; the next one is another blockage.
     assert withdrawn.left(1, (back,), 200_000) == (back,)
 
 
@@ -281,16 +281,16 @@ def test_of_two_passages_each_is_withdrawn_by_itself_however_long_the_vehicle_is
     first, second = tunnel(60_000), tunnel(300_000)
     withdrawn.set({1: {7: second.span}})
     assert withdrawn.left(1, (first, second), 0) == (first,)
-    # Held up so long that the first passage is now where the second one was.
+    # The delay is so long that the first passage now has the second one's former time.
     first, second = tunnel(300_000), tunnel(540_000)
     assert withdrawn.left(1, (first, second), 50_000) == (first,)
     assert withdrawn.moved() == {7: second.span}
-    # The first is withdrawn, too, and the second one again left alone.
+    # The first is withdrawn too; then the second one's withdrawal is released.
     withdrawn.set({1: {7: second.span, 8: first.span}})
     assert withdrawn.left(1, (first, second), 110_000) == ()
     withdrawn.set({1: {8: first.span}})
     assert withdrawn.left(1, (first, second), 120_000) == (second,)
-    # The first one is over: only the second is ahead, which nobody has withdrawn.
+    # The first one is over; only the second is ahead, which is not withdrawn.
     assert withdrawn.left(1, (second,), 480_000) == (second,)
 
 

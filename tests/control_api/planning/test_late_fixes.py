@@ -1,4 +1,4 @@
-"""Fixes that come faster than they can be predicted with."""
+"""Fixes that come faster than predictions can use them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hear(knowledge: Knowledge, found: Sequence[Position]) -> None:
 
 
 def fed(monkeypatch: pytest.MonkeyPatch, takes_s: float = 0.0) -> list[tuple[int, int]]:
-    """Return what predictions are fed from now on: terminals, and times since the start."""
+    """Return the fixes that predictions get from now on: terminals, and times since the start."""
     found: list[tuple[int, int]] = []
 
     def feed(_: Predictions, terminal: int, fix: Fix) -> bool:
@@ -69,7 +69,7 @@ def test_late_ones_are_passed_over_where_newer_ones_have_come(
     hear(knowledge, [position(2, 0)])
     assert asyncio.run(knowledge.feed(3_000)) == 6
     assert found == [(1, 0), (1, 3000), (1, 6000), (1, 9000), (2, 0)]
-    # They are waited with once.
+    # Each is used only once.
     assert asyncio.run(knowledge.feed(3_000)) == 0
     assert len(found) == 5
 
@@ -99,7 +99,7 @@ def test_what_is_left_has_the_newest_and_no_gap_that_was_not_there(
     for before, after in pairwise(left):
         between = [at for at in times if before < at < after]
         assert after - before >= apart_ms
-        # The next ones before would have been too near.
+        # Fixes that were left out between would have been too near.
         assert all(after - at < apart_ms for at in between)
     assert len(left) <= 1 + (max(times) - min(times)) // apart_ms
 
@@ -111,7 +111,7 @@ async def test_others_have_their_turn_while_many_are_predicted_with(
     knowledge = heard()
     hear(knowledge, [position(node, 0) for node in NODES])
 
-    # A second of work: nobody waits for much more than a hundredth of it.
+    # A second of work: others wait for not much more than a hundredth of it.
     turns = 0
     feeding = asyncio.create_task(knowledge.feed())
     while not feeding.done():

@@ -41,7 +41,7 @@ def test_a_beam_meets_what_is_of_its_satellite_or_of_none() -> None:
 def test_a_beam_of_no_satellite_meets_all() -> None:
     maps = Maps(EVERY, {}, of_satellites(EVERY, ["astra"]))
     assert maps.of(None) is EVERY
-    # Of one that has not been read yet, too.
+    # The same for a beam that has not been read yet.
     assert maps.of("west") is EVERY
 
 

@@ -1,4 +1,4 @@
-"""The paper's experiment with predictions that are never twice the same."""
+"""The paper's experiment with predictions that change each time."""
 
 from __future__ import annotations
 

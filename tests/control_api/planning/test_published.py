@@ -1,4 +1,4 @@
-"""Plans of large beams fit into documents, and the ledger goes by what is published."""
+"""Plans of large beams fit into documents, and the ledger follows the published plans."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T0 = 1_795_230_000_000
 def beam(
     terminals: int, blockages: int, link: Link = Link.FORWARD, *, demand_bps: int | None = None
 ) -> Plan:
-    """Plan a beam in which no balance is like another, and of which some are blocked."""
+    """Plan a beam in which all balances differ and some terminals are blocked."""
     random = np.random.default_rng(7)
     return plan(
         Request(
@@ -79,7 +79,7 @@ def test_two_thousand_terminals_that_all_differ_fit_into_one_document(link: Link
     assert len(text) < MOST_DOCUMENT_BYTES / 2
     assert wire.segments <= MOST_SEGMENTS
     assert wire.segments == sum(len(line["segments"]) for line in json.loads(text)["lines"])
-    # It is read from the database by others, and sent as the same.
+    # Others read it from the database and send the same document.
     assert document(WirePlan(made), 2_000) == text
     rates = sent(text, made)
     whole = sum(rates.values())
@@ -96,7 +96,7 @@ def test_what_the_ledger_goes_by_is_what_gateways_are_sent() -> None:
     durations = np.diff(made.times_ms)
     for node, rates in sent(document(wire, 1_000), made).items():
         given, _ = amounts[str(node)]
-        # But for rounding: the plan is up to 40 times as far from the exact one.
+        # Except for rounding, which puts the plan up to 40 times as far from the exact one.
         assert abs((rates * durations).sum() / 1_000 - given) < given * 5e-5
 
 
@@ -176,11 +176,11 @@ async def test_what_no_gateway_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch
     assert outgoing is not None and outgoing.version == 42
     # An event of that size would end the stream, again and again.
     monkeypatch.setattr(newest_plans, "MOST_DOCUMENT_BYTES", len(outgoing.document) - 1)
-    # What was prepared before is judged anew.
+    # Documents prepared before are checked anew.
     assert await plans.newest(key, 1, 0) is None
     assert failed(metrics) == 0.0
     plans._documents.clear()
     for _ in range(3):
         assert await plans.newest(key, 1, 0) is None
-    # Once for each gateway that goes without it, for alerts.
+    # It counts once for each gateway that gets no plan, for alerts.
     assert failed(metrics) == 1.0

@@ -1,4 +1,4 @@
-"""Changes of terminals that concern people alone have nothing planned, or sent, anew."""
+"""Changes of terminals that matter only to people cause no new plan and no sending."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUTE = {"terminal": 11, "action": "route"}
 
 
 def told(**changed: Any) -> dict[str, Any]:
-    """Return a change of a terminal, as events tell it."""
+    """Return a change of a terminal, as in events."""
     state = {"node": 11, "beam": "ku-1", "name": "coach", "weight": 1, "tenant": "default"}
     return {"terminal": 11, "action": "set", "state": {**state, "tags": [], **changed}}
 

@@ -1,4 +1,4 @@
-"""Plans on the wire: the vectors, and what holds of every document."""
+"""Plans on the wire: the vectors, and laws for every document."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_papers_plan_is_the_vector_to_the_byte() -> None:
 def test_a_gateway_is_sent_its_own_terminals_and_its_part_of_the_capacity() -> None:
     document = json.loads(paper().document(42, {10, 11}, alone=False))
     assert [line["terminals"] for line in document["lines"]] == [[10], [11]]
-    # What its terminals may send in all: while one is inside, the other's.
+    # The sum of its terminals' rates; while one is inside, the other's rate alone.
     assert [step["rate_bps"] for step in document["capacity"]] == [
         4_666_666,
         2_666_666,
@@ -56,7 +56,7 @@ def test_a_gateway_is_sent_its_own_terminals_and_its_part_of_the_capacity() -> N
 
 
 def numbered(request: Request) -> Request:
-    """Name the terminals by numbers, as the service does."""
+    """Name the terminals by their numbers, as the service does."""
     names = {one.id: str(n) for n, one in enumerate(request.terminals, 1)}
     terminals = tuple(replace(one, id=names[one.id], floor_bps=0) for one in request.terminals)
     blockages = tuple(

@@ -50,7 +50,7 @@ async def test_a_reader_that_connects_again_hears_the_rest() -> None:
     target = target_of(f"tcp-listen://127.0.0.1:{port}", token=None, terminal=None)
     playing = asyncio.create_task(play(timeline(), target, Played()))
     await asyncio.sleep(0.1)
-    # Nothing is played to nobody.
+    # Without a reader nothing is played.
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     first = await reader.readline()
     writer.close()
@@ -137,7 +137,7 @@ def test_a_refusal_ends_the_replay_and_says_why() -> None:
 
 
 class Listener:
-    """Hears it all."""
+    """A reader that records everything."""
 
     def __init__(self) -> None:
         self.heard: list[Moment] = []

@@ -1,4 +1,4 @@
-"""When what is told, and how it is said in NMEA."""
+"""The times of replayed fixes, and their NMEA sentences."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_recording_that_begins_with_a_wrong_date_is_driven_whole(wrong_s: floa
     right = 1_780_000_000
     timeline = Timeline([Fix(round(1000 * wrong_s), 7.0, 46.0), *fixes(*range(right, right + 300))])
     assert (len(timeline), timeline.left_out) == (301, 0)
-    # Nobody waits for decades.
+    # The replay does not wait for decades.
     assert timeline.duration_ms < 400_000
     moments = list(timeline.moments(START_MS))
     assert [one.time_ms for one in moments] == sorted({one.time_ms for one in moments})
@@ -135,7 +135,7 @@ def test_nmea_and_gpx_are_told_apart_and_other_files_refused(tmp_path: Path) -> 
 
 
 def log_of(seconds: range, lon: float = 7.0) -> str:
-    """Return what a receiver says of a drive that begins so many seconds after a fixed time."""
+    """Return a receiver's log of a drive, at these seconds after a fixed time."""
     drive = [Fix(START_MS + 1000 * s, lon + s / 1e4, 46.0, 20.0, 90.0, 5.0) for s in seconds]
     return "".join(sentences(Moment(fix.time_ms, fix)).decode() for fix in drive)
 

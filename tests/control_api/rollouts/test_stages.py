@@ -1,4 +1,4 @@
-"""How a rollout goes on: in virtual time, with terminals of all kinds."""
+"""The progress of a rollout in virtual time, with terminals of all kinds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pending(count: int) -> list[Member]:
 
 
 def moved(members: list[Member], nodes: object, progress: Progress, now_ms: int) -> list[Member]:
-    """Return the members after some have come further."""
+    """Return the members after some have made progress."""
     chosen = set(nodes)  # type: ignore[call-overload]
     return [
         replace(
@@ -86,7 +86,7 @@ def test_others_take_the_place_of_a_terminal_that_says_nothing() -> None:
     members = moved(pending(6), [10], Progress.SENT, 0)
     assert not next_step(TERMS, 0, members, 599_999).send
     step = next_step(TERMS, 0, members, 600_000)
-    # The stage is not passed untried: the next one is tried first, alone.
+    # A stage needs a confirmation: the next terminal is tried first, alone.
     assert (step.stage, list(step.send)) == (0, [11])
     assert is_late(members[0], TERMS, 600_000)
     members = moved(moved(members, [11], Progress.SENT, 600_000), [11], Progress.CONFIRMED, 601_000)
@@ -106,7 +106,7 @@ def test_a_late_terminal_is_waited_for_to_the_end_and_counts_when_it_speaks() ->
 
 
 def test_with_nobody_who_answers_nobody_else_is_risked() -> None:
-    """Each stage tries its own number at a time, however many of them say nothing."""
+    """Each stage tries its own number at a time, however many of them do not answer."""
     members, now_ms = pending(20), 0
     for _ in range(20):
         step = next_step(TERMS, 0, members, now_ms)
@@ -161,7 +161,7 @@ def test_whatever_terminals_do_no_more_are_risked_than_the_stage_allows(
     failures = sum(one.progress in FAILED for one in members)
     assert (state is State.STOPPED) == (failures > most_failures)
     if state is State.RUNNING:
-        # Only those who say nothing are left.
+        # Only terminals that do not answer are left.
         assert {outcome_of[m.terminal] for m in members if m.progress in WAITS} == {"silent"}
         assert not any(one.progress is Progress.PENDING for one in members)
 
