@@ -1,4 +1,4 @@
-"""What a terminal announces, when, and by which ways it learns where it is."""
+"""What a terminal announces and when, and how it learns its position."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.free_port import free_port
 
 
 def fed(announcer: Announcer, fixes: list[Fix]) -> list[tuple[float, float, float]]:
-    """Feed fixes; return entry, duration (s) and confidence of what is announced meanwhile."""
+    """Feed fixes; return entry, duration (s) and confidence of the announcements made."""
     heard = []
     for one in fixes:
         announcer.feed(one)
@@ -144,7 +144,7 @@ def test_a_report_of_gpsd_is_read_and_a_wrong_clock_replaced() -> None:
     ("told", "accuracy_m"),
     [
         ({"eph": 4.0, "epx": 1.0, "epy": 1.0}, 4.0),
-        # As in the node's test of its own client.
+        # The same as in the node's test of its own client.
         ({"epx": 8.0, "epy": 6.0}, 50.0**0.5),
         ({"epx": 6.0}, None),
         ({"status": 5}, 30.0),
@@ -162,7 +162,7 @@ def test_an_error_is_read_as_the_node_reads_it(
 
 
 class Node:
-    """A node's local API: tells positions, takes announcements."""
+    """A node's local API: gives positions, takes announcements."""
 
     def __init__(self) -> None:
         self.announced: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Work that costs much is done for a few at once; the others are told to come again."""
+"""Expensive work is done for a few callers at a time; others are told to try again."""
 
 from __future__ import annotations
 

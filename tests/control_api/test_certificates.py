@@ -1,4 +1,4 @@
-"""When the certificates of the service itself end: measured, and warned of in time."""
+"""The expiry of the service's own certificates: measured, and warned of in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OVER = "a certificate of the service has ended"
 
 
 def make(certificate: Path, days: int) -> Path:
-    """Make a certificate that lasts so long from now, with its key beside it; return the key."""
+    """Make a certificate for this many days from now, with its key beside it; return the key."""
     key = certificate.with_suffix(".key")
     command = ["openssl", "req", "-x509", "-nodes", "-newkey", "ec"]
     command += ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=control.example"]
@@ -29,7 +29,7 @@ def make(certificate: Path, days: int) -> Path:
 
 
 def end_of(certificate: Path) -> float:
-    """Return when a file's first certificate ends, as OpenSSL has it."""
+    """Return when a file's first certificate ends, according to OpenSSL."""
     command = ["openssl", "x509", "-noout", "-enddate", "-dateopt", "iso_8601"]
     done = subprocess.run(
         [*command, "-in", str(certificate)], check=True, capture_output=True, text=True
@@ -98,7 +98,7 @@ def test_what_is_measured_is_what_is_shown_not_what_the_files_have(tmp_path: Pat
     metrics = Metrics()
     own = OwnCertificates(metrics, Settings(), shown)
     first = end_of(certificate)
-    # Another one, of a key that does not belong to it.
+    # Another certificate, which does not match the key.
     kept = key.read_bytes()
     make(certificate, 90)
     right = key.read_bytes()
@@ -141,7 +141,7 @@ def test_an_authority_that_cannot_be_read_keeps_the_end_that_it_had(tmp_path: Pa
     with capture_logs() as logs:
         asyncio.run(own.look())
         asyncio.run(own.look())
-    # Said once, and not each minute.
+    # It is logged once, not each minute.
     assert [one["event"] for one in logs] == ["a certificate cannot be read"]
     assert measured(metrics) == known
 

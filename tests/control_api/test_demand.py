@@ -1,4 +1,4 @@
-"""What terminals are taken to want."""
+"""The demand that terminals are assumed to have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dama.planner import Link
 
 NODE = 10
 START_MS = 1_800_000_000_000
-# So much that the floor is as high as it gets.
+# Enough that the floor has its greatest value.
 CAPACITY_BPS = 10_000_000
 
 

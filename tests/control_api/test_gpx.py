@@ -1,4 +1,4 @@
-"""GPX: what is read, and what is refused."""
+"""GPX: which files are read, and which are refused."""
 
 from __future__ import annotations
 

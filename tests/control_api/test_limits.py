@@ -1,4 +1,4 @@
-"""Who is refused for asking too often, and whom requests are counted for."""
+"""Which callers are refused for asking too often, and for which caller a request counts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_million_addresses_take_no_more_memory_than_ten_thousand(
     for key in range(10_000):
         buckets.take(key, 0.0)
     assert len(buckets._left) == 100
-    # The newest are those that are remembered.
+    # Only the newest are remembered.
     assert buckets.take(9_999, 0.0) > 0
 
 
@@ -65,7 +65,7 @@ def test_a_million_addresses_take_no_more_memory_than_ten_thousand(
     [
         ("192.0.2.1", "198.51.100.7", "192.0.2.1"),
         ("127.0.0.1", "198.51.100.7", "198.51.100.7"),
-        # Whatever the client itself has written there is further left.
+        # Anything that the client itself wrote there is further left.
         ("127.0.0.1", "203.0.113.9, 198.51.100.7", "198.51.100.7"),
         ("127.0.0.1", "198.51.100.7, 127.0.0.2", "198.51.100.7"),
         ("127.0.0.1", "", "127.0.0.1"),

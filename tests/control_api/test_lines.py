@@ -1,4 +1,4 @@
-"""Lines of files: routes and tracks of GPX, LineStrings of GeoJSON."""
+"""Lines from files: GPX routes and tracks, GeoJSON LineStrings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gpx(inside: str) -> str:
     [
         gpx(f"<rte>{points('rtept')}</rte>"),
         gpx(f"<trk><trkseg>{points('trkpt')}</trkseg></trk>"),
-        # What is planned counts, and a place said twice is one.
+        # A planned route counts first, and repeated places are dropped.
         gpx(f"<trk>{points('trkpt', [[8.0, 47.0]])}</trk><rte>{points('rtept')}</rte>"),
         gpx(f"<rte>{points('rtept', [PLACES[0], *PLACES])}</rte>"),
         json.dumps(GEOMETRY),

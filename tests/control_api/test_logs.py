@@ -1,4 +1,4 @@
-"""What callers cause does not fill the disk with lines of the log."""
+"""Callers cannot fill the disk with log lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_event_is_written_as_often_as_may_be_and_what_is_left_out_is_counted(
         return lines
 
     assert written("refused", 1_000) == [0] * 200
-    # Others are written all the same.
+    # Other events are still written.
     assert written("planned", 1) == [0]
     now_s = 1.0
     assert written("refused", 100) == [800, *([0] * 9)]

@@ -1,4 +1,4 @@
-"""The map of a control service, read on board over a link that is slow or away."""
+"""The control service's map, read on board over a link that is slow or down."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ TUNNEL = {"type": "Feature", "id": "tunnel", "geometry": AXIS, "properties": {}}
 
 
 class Service:
-    """A map of three pages, each with an ETag, and what has been asked of it."""
+    """A map of three pages, each with an ETag, and a record of the requests."""
 
     def __init__(self) -> None:
         self.revisions = {None: 1, "1": 1, "2": 1}
         self.asked: list[tuple[str | None, str | None]] = []
-        # What happens to the answer of a page, once.
+        # What happens, once, to the answer with a page.
         self.faults: dict[str | None, Callable[[], web.Response]] = {}
-        # A page of which no more than a byte comes.
+        # A page of which only one byte arrives.
         self.silent: str | None = None
         self.over = asyncio.Event()
 
@@ -183,7 +183,7 @@ async def test_a_page_may_take_its_time_but_not_fall_silent(
 
 
 class Enough(Exception):  # noqa: N818
-    """The test has seen what it wants to."""
+    """Raised when the test has seen enough."""
 
 
 def test_pauses_grow_until_a_page_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_pauses_grow_until_a_page_comes(monkeypatch: pytest.MonkeyPatch) -> None
             return self._came
 
         async def renew(self) -> ObstructionMap | None:
-            # One page comes after so many failures.
+            # One page comes after this many failures.
             self._came += len(after_s) == failing
             raise LostError("the link is blocked", again_s=1e9 if len(after_s) > failing else 1.0)
 
@@ -214,10 +214,10 @@ def test_pauses_grow_until_a_page_comes(monkeypatch: pytest.MonkeyPatch) -> None
     most_s = [min(5 * 2**n, 600) for n in range(failing)]
     grown = zip(after_s[:failing], most_s, strict=True)
     assert all(most / 2 - 0.001 <= after <= most for after, most in grown)
-    # They are drawn.
+    # Pauses are random.
     assert max(Counter(after_s[7:failing]).values()) == 1
     assert after_s[failing] <= 5
-    # What the service asks for is kept to, within an hour.
+    # The pause that the service asks for is respected, up to an hour.
     assert after_s[failing + 1] == 3_600
 
 

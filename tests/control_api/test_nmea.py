@@ -1,4 +1,4 @@
-"""NMEA 0183: what is read, and what is passed over."""
+"""NMEA 0183: which lines are read, and which are skipped."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_logs_are_read_as_the_vectors_say(case: dict[str, Any]) -> None:
     since = [datetime.fromtimestamp(since_ms / 1000, UTC)] if since_ms else []
     reader = NmeaReader(*since)
     fixes = list(read_nmea(case["lines"], reader))
-    # A log's fix without a time is of no use to anybody.
+    # A log's fixes without a time are not returned.
     dated = [fix for fix in case["fixes"] if fix["time_ms"] is not None]
     assert [fix.time_ms for fix in fixes] == [fix["time_ms"] for fix in dated]
     for fix, expected in zip(fixes, dated, strict=True):

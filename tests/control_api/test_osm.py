@@ -1,4 +1,4 @@
-"""OpenStreetMap extracts: which obstructions come of them, and with which roads."""
+"""OpenStreetMap extracts: the obstructions made from them, and the roads of these."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_roads_lead_into_a_portal_wherever_on_earth_it_lies(
 
 def test_a_short_cover_is_none(tmp_path: Path) -> None:
     assert extract(tmp_path / "x.osm", ("0,0 15,0", road(tunnel="yes"))) == []
-    # Nor is it longer because it is driven in both directions.
+    # A road is no longer because it is driven in both directions.
     bent = "0,0 4,1 8,0 12,1 15,0"
     assert extract(tmp_path / "bent.osm", (bent, road(tunnel="yes"))) == []
 

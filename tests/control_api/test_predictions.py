@@ -1,4 +1,4 @@
-"""What is expected of a beam's terminals: predicted, announced, observed, learned."""
+"""The expected blockages of a beam's terminals: predicted, announced, observed, learned."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_both_ends_of_a_link_observe_one_blockage() -> None:
 def test_during_one_passage_of_an_obstruction_the_next_one_stays_expected() -> None:
     made = driving(eastwards(-40.0, 20.0), serpentine())
     first, second = made.blockages_of(VAN, ms(30))
-    # It is dark a second before it was to be, or three seconds after.
+    # The link is lost a second before the expected entry, or three seconds after it.
     for begins in (31, 35):
         made = driving(eastwards(-40.0, 20.0), serpentine())
         made.observe(VAN, ms(begins), None)
@@ -126,7 +126,7 @@ def test_during_one_passage_of_an_obstruction_the_next_one_stays_expected() -> N
         assert present.entry_ms == ms(begins)
         assert present.duration_s == first.duration_s
         assert following == second
-        # After it, before there is a fix, and then with one.
+        # After the exit: before there is a fix, and then with one.
         made.observe(VAN, ms(begins), ms(begins + 10))
         assert made.blockages_of(VAN, ms(begins + 10)) == (second,)
         made.feed(VAN, fix(begins + 11, 230.0, 0.0, 20.0))
@@ -154,7 +154,7 @@ def test_a_loss_in_motion_is_a_lesson() -> None:
     (lesson,) = made.lessons()
     assert lesson.id == f"learned:{VAN}:{ms(30)}"
     assert lesson.seen is not None
-    # It is told until it is stored.
+    # The lesson is returned until it is stored.
     assert made.lessons() == [lesson]
     made.stored(1)
     assert made.lessons() == []
@@ -273,7 +273,7 @@ def test_a_loss_that_many_share_is_not_of_the_place(
     for number in range(1, terminals):
         made.feed(VAN + number, fix(0, 0.0, 5_000.0 * number, 0.0))
     for second in range(90):
-        # All have lost their links at about the same time: a gateway has been restarted.
+        # All lost their links at about the same time, as when a gateway restarts.
         if second == 47:
             made.observe(VAN, ms(30), ms(45))
             for number in range(1, sharing + 1):
@@ -367,7 +367,7 @@ def test_a_second_vehicle_whose_clock_is_behind_is_told_once_and_spoils_nothing(
 def test_what_has_waited_in_blockages_is_late_and_of_no_second_vehicle() -> None:
     made = Predictions(MAP)
     for begin in range(0, 1_200, 40):
-        # The newest first, then those that have waited in order of time.
+        # The newest first, then the waiting ones in order of time.
         for second in (*range(begin, begin + 20), begin + 40, *range(begin + 20, begin + 40)):
             made.feed(VAN, fix(second, 20.0 * second, 5_000.0, 20.0))
     assert made.take_leaping() == set()
@@ -383,7 +383,7 @@ def test_hours_of_positions_that_come_beside_the_newest_are_of_no_second_vehicle
 
 
 def parked(made: Predictions) -> int:
-    """Drive through the tunnel and past it, switch off, and say when that drive is over."""
+    """Drive through the tunnel and past it, switch off, and return when that drive is over."""
     for one in eastwards(1_500.0, 20.0, seconds=150):
         made.feed(VAN, one)
     return ms(150) + 20 * 60_000
@@ -420,7 +420,7 @@ def test_between_fixes_what_is_told_of_a_moving_vehicle_is_what_its_predictor_sa
     predictor = after(fixes)
     said = [predictor.blockages(ms(30) + later) for later in range(0, 90_000, 250)]
     for number, found in enumerate(told):
-        # What changes with time alone is looked at twice a second.
+        # Predictions that change only with time are checked twice a second.
         assert found in said[max(number - 2, 0) : number + 1]
 
 
@@ -429,7 +429,7 @@ def test_terminals_of_another_satellite_neither_count_nor_unlearn_a_place() -> N
     assert lesson.satellite is None
     (place,) = replace(lesson, satellite="astra").applied((), ObstructionMap([]))
     assert place.satellite == "astra"
-    # Of terminals whose satellite nobody has said, it is expected all the same.
+    # It is also expected for terminals whose satellite is unknown.
     made = Predictions()
     made.set_map(ObstructionMap([place.obstruction]), {place.id: place})
     for second in range(120):

@@ -1,4 +1,4 @@
-"""The messages of `docs/vectors/control/` that gateways post, as nodes' tests have them, too."""
+"""The messages of `docs/vectors/control/` that gateways post; nodes' tests use them too."""
 
 from __future__ import annotations
 

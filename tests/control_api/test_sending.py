@@ -1,4 +1,4 @@
-"""Clients that ask and do not read."""
+"""Clients that send requests but do not read the answers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_who_goes_while_it_is_answered_is_no_error(caplog: pytest.LogCaptu
     begun, loop = asyncio.Event(), asyncio.get_running_loop()
     application = web.Application(middlewares=[sending.sent])
     application.add_routes([web.get("/answer", answer)])
-    # As the service runs: a test's server would cancel the handler.
+    # As in the real service: a test's server would cancel the handler.
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:

@@ -1,4 +1,4 @@
-"""What a settlement counts, whom it waits for, and what the planner is told meanwhile."""
+"""What a settlement counts, which reports it waits for, and the planner's balances until then."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ WHOLE = (100_000, 110_000)
     ("heard_ms", "report", "blocked", "silent"),
     [
         (110_500, Report(700, blocked=False, complete=True), [], []),
-        # Counters bridge the gap: all of it is known, but not when it was sent.
+        # Counters bridge the gap: all bytes are known, but not when they were sent.
         (115_000, Report(700, blocked=False, complete=False), [], []),
         (106_000, Report(700, blocked=False, complete=False), [], [(106_000, 110_000)]),
         (106_000, Report(700, blocked=False, complete=False), [(106_000, 110_000)], []),
@@ -113,10 +113,10 @@ WHOLE = (100_000, 110_000)
             [(106_000, 107_000), (108_000, 110_000)],
         ),
         (90_000, None, [], [WHOLE]),
-        # Both ends have observed the same.
+        # Both ends observed the same blockage.
         (90_000, None, [(100_000, 105_000), (101_000, 104_000)], [(105_000, 110_000)]),
         (90_000, None, [WHOLE], []),
-        # Without any, nothing of this period is known, whatever was heard later.
+        # Without a report, nothing of this period is known, whatever came later.
         (115_000, None, [], [WHOLE]),
     ],
 )
@@ -134,7 +134,7 @@ def test_since_its_last_report_a_terminal_is_unheard_but_while_it_is_known_to_be
         blocked={A: blocked},
     )
     assert unheard(Ledger(), known) == ({A: silent} if silent else {})
-    # Nobody has to presume anything where nothing is at stake.
+    # If no amounts are at stake, nothing has to be presumed.
     assert unheard(Ledger(), replace(known, shares={A: SQUARE})) == {}
 
 
@@ -183,7 +183,7 @@ def test_those_who_have_left_are_forgiven_once_the_period_is_settled() -> None:
     assert [(entry.rule, entry.to_ms) for entry in entries] == [(Rule.LEFT, 110_000)]
     assert ledger.balances() == {}
     both = Ledger(OWED.lots())
-    # Each is the other side of the other.
+    # Each account is the other's other side, so one entry is enough.
     assert len(enter(both, replace(known, members={C}), [], None)) == 1
 
 
@@ -218,7 +218,7 @@ _EFFICIENCIES = st.fractions(Fraction(1, 16), 2, max_denominator=100)
 
 @dataclass(frozen=True)
 class Faded:
-    """A plan that gives one terminal so many bits a second, with its efficiency."""
+    """A plan that gives one terminal this many bits a second, with its efficiency."""
 
     per_s: int
     efficiency: Fraction
@@ -275,7 +275,7 @@ def test_what_is_projected_is_what_is_settled_once_the_plans_are_followed(
     ledger = Ledger(OWED.lots())
     ahead = Ledger(OWED.lots())
     for number, lent in enumerate(periods):
-        # What C has beyond its share is what A and B are short of.
+        # C has as much beyond its share as A and B lack.
         shares = {
             A: Share(20_000 - lent[0], 20_000),
             B: Share(20_000 - lent[1], 20_000),

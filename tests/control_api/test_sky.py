@@ -1,4 +1,4 @@
-"""Extracts as a satellite sees their roads: what stands there, and what comes of it."""
+"""Extracts as a satellite sees their roads: obstacles, and the shadows that they cast."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def house(area: str, **tags: str) -> Drawn:
 
 ROAD = {"highway": "secondary", "maxspeed": "50", "name": "Long Street"}
 STREET: Drawn = ("-1500,0 0,0 800,0", ROAD)
-# To the south, where the satellite is: 60 m of it shade the road.
+# To the south, towards the satellite: 60 m of the house shade the road.
 TALL = house(box(100, -30, 160, -12), **{"building:levels": "10"})
 
 
@@ -60,7 +60,7 @@ def test_a_vehicle_is_told_of_a_shadow_ahead(tmp_path: Path) -> None:
     for second in range(80):
         lon, lat = PLANE.position(-900.0 + 12.0 * second, -1.6)
         predictor.feed(Fix(1000 * second, lon, lat, 12.0, 90.0, 3.0))
-    # The road is a dead end: the same house shades the way back, too.
+    # The road is a dead end, so the same house shades the way back too.
     blockage, *_ = predictor.blockages(79_000)
     # It is at 48 m. The shadow begins where the house does.
     assert blockage.entry_ms - 79_000 == pytest.approx(1000 * (100 - 48) / 12.0, abs=700)
@@ -92,7 +92,7 @@ def test_each_direction_has_its_own_shadow(tmp_path: Path) -> None:
     path = write(tmp_path / "a.osm", ("-500,0 500,0", wide), low)
     (shadow,) = shadows(import_sky(path, (SATELLITE,), VIEW))
     (road,) = shadow.covered
-    # To the east one drives on the southern side, next to the house.
+    # Eastbound vehicles drive on the southern side, next to the house.
     assert road.line[0][0] < road.line[-1][0]
     assert Course(road.line).length_m == pytest.approx(120.0, abs=15.0)
     left = shadows(import_sky(path, (SATELLITE,), View(AntennaMask(), left_hand=True)))
@@ -185,7 +185,7 @@ def test_a_building_in_parts_is_as_high_as_they_are(tmp_path: Path) -> None:
     ]
     found = read_surroundings(write(tmp_path / "a.osm", STREET, whole, *parts), quiet)
     assert {one.id for one in found.obstacles} == {"osm:way/3", "osm:way/4"}
-    # A part alone is not the whole.
+    # A part alone does not replace the whole.
     found = read_surroundings(write(tmp_path / "b.osm", STREET, whole, parts[1]), quiet)
     assert len(found.obstacles) == 2
 
@@ -348,7 +348,7 @@ def test_of_several_satellites_each_has_its_own_shadows_of_the_same_roads(tmp_pa
     for name in NAMES:
         seen = ObstructionMap(one for one in found if one.counts_for(name))
         assert {one.satellite for one in seen.obstructions.values()} == {None, name}
-        # The roads are whole: who drives by is told of its own shadows and of the tunnel behind.
+        # Roads are complete: a vehicle there is warned of its own shadows and the tunnel behind.
         (first,) = {
             road.id
             for one in seen.obstructions.values()

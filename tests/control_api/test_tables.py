@@ -1,4 +1,4 @@
-"""What tables on the terminal show of values that others have chosen."""
+"""Tables on the terminal show untrusted values safely."""
 
 from __future__ import annotations
 

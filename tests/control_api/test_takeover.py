@@ -1,4 +1,4 @@
-"""What predictions take of positions that were reported."""
+"""How predictions take over reported positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The certificate that the service shows, and another one in its files."""
+"""The service's certificate, and its replacement when the files change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from underpass_control.http.tls import ShownCertificate
 
 
 def make(folder: Path, name: str) -> tuple[Path, Path]:
-    """Make a certificate of its own key; return both files."""
+    """Make a certificate with its own key; return both files."""
     certificate, key = folder / "tls.crt", folder / "tls.key"
     curve = "ec_paramgen_curve:prime256v1"
     command = ["openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", curve]
@@ -45,7 +45,7 @@ async def _replaced(tmp_path: Path) -> None:
         second = certificate.read_text().strip()
         assert second != first
         assert await seen() == second
-        # Half replaced: the key is another's, and then there is none.
+        # Half replaced: first the key does not match, then there is none.
         kept = key.read_text()
         make(tmp_path, "third")
         key.write_text(kept)

@@ -1,4 +1,4 @@
-"""Which requests and plans of the service are traced, and that no collector holds it up."""
+"""Which requests and plans of the service are traced; no collector delays the service."""
 
 from __future__ import annotations
 

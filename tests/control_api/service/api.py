@@ -1,4 +1,4 @@
-"""The service in this process, as a caller with one role or another sees it."""
+"""The service in this process, as callers of different roles see it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIRST, SECOND = 11, 12
 
 @dataclass(frozen=True)
 class Reply:
-    """What was answered."""
+    """The answer to a request."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -43,7 +43,7 @@ class Reply:
 
     @property
     def problem(self) -> str:
-        """Return the detail of a problem document, and make sure that it is one."""
+        """Return the detail of a problem document, and check that it is one."""
         assert self.headers["Content-Type"].startswith("application/problem+json"), self.text
         document = self.json
         assert document["status"] == self.status
@@ -114,7 +114,7 @@ class Api:
         return Api(self._runner, Database(of), Settings())
 
     def headers(self, caller: str | None) -> dict[str, str]:
-        """Return the header that says who asks: one of `tokens`, or a token itself."""
+        """Return the header that names the caller: one of `tokens`, or a token itself."""
         return (
             {} if caller is None else {"Authorization": f"Bearer {self.tokens.get(caller, caller)}"}
         )
@@ -130,7 +130,7 @@ class Api:
         content_type: str = "application/json",
         follow: bool = True,
     ) -> Reply:
-        """Make a request; a body that is no text is sent as JSON, redirects are followed or not."""
+        """Make a request; a body other than text is sent as JSON; redirects may be followed."""
         given = {**self.headers(caller), **(headers or {})}
         data = body if isinstance(body, str | bytes) or body is None else json.dumps(body)
         if data is not None:

@@ -71,7 +71,7 @@ def sqlite_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def database(url: str, runner: asyncio.Runner) -> Iterator[Database]:
-    """A database that has the schema, open in the test's event loop."""
+    """A database with the schema, open in the test's event loop."""
     yield from _opened(url, runner)
 
 
@@ -89,7 +89,7 @@ def _opened(url: str, runner: asyncio.Runner) -> Iterator[Database]:
 
 @pytest.fixture
 def api(url: str) -> Iterator[Api]:
-    """The service over it, with a beam and two terminals; rollouts go on when a test says so."""
+    """The service over it, with a beam and two terminals; a test itself advances rollouts."""
     with _with_a_beam(url) as running:
         yield running
 
@@ -111,9 +111,9 @@ def api_and_server() -> Iterator[tuple[Api, postgresql.Server]]:
 def unchanged(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Api]:
-    """The same, once for all tests of a file that leave it as they have found it.
+    """The same, once for all tests of a file that leave it unchanged.
 
-    What is refused needs no service of its own: each case shows itself that nothing came of it.
+    Tests of refused requests need no service of their own: each checks that nothing was changed.
     """
     folder = tmp_path_factory.mktemp("unchanged")
     with _with_a_beam(migrated(request, request.param, folder)) as running:
@@ -134,7 +134,7 @@ def _made(request: pytest.FixtureRequest, like: str) -> str:
     server: postgresql.Server = request.getfixturevalue("postgres")
     name = f"test_{next(_NAMES)}"
     server.sql(f"CREATE DATABASE {name} {like}")
-    # Hundreds of them fill a disk, and take minutes to remove with the server.
+    # Hundreds of databases fill a disk, and take minutes to remove with the server.
     request.addfinalizer(lambda: server.sql(f"DROP DATABASE {name} WITH (FORCE)"))
     return server.url(name)
 
@@ -147,7 +147,7 @@ def _with_a_beam(url: str) -> Iterator[Api]:
 
 
 def with_database(url: str, run: Callable[[Database], Awaitable[T]]) -> T:
-    """Open a database for one piece of work; return what comes of it."""
+    """Open a database for one piece of work; return its result."""
 
     async def opened() -> T:
         database = Database(database_url(url))

@@ -1,4 +1,4 @@
-"""Plans, stored as planning stores them."""
+"""Stores plans as planning does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dama.planner import Plan
 from dama.planner.text import plan_document, text
 
 HOLDER, FENCE = "the tests", 1
-# Later than any test: a lease is held by the database's clock, not by the tests' time.
+# Later than any test: leases go by the database's clock, not by the tests' time.
 _FOR_EVER_MS = 9_000_000_000_000
 
 

@@ -1,9 +1,9 @@
 """A beam in virtual time over a database: planned, followed, reported, settled.
 
 Four terminals are backlogged in both directions. One drives through a road tunnel, which control
-expects where it is, or elsewhere. The hub shares what is left of the forward link at once; on the
-return link each sends what its plan gives it. What the terminal in the tunnel has to report of the
-return link comes once it is out: the newest first, the older ones a second later.
+expects at the right or at another time. The hub shares the rest of the forward link at once; on the
+return link each sends what its plan gives. The terminal's reports from the tunnel, about the return
+link, arrive after the exit: the newest first, the older ones a second later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dama.planner import Terminal as Terms
 from dama.planner.splitting import equal_at
 from tests.control_api.service.publishing import FENCE, hold, publish
 
-# A multiple of the period, as any.
+# Any multiple of the period.
 START_MS = 1_700_000_000_000
 BEAM = "ku-1"
 HUB, NODES = 1, (11, 12, 13, 14)
@@ -43,7 +43,7 @@ _TICK_S = 5
 
 @dataclass(frozen=True)
 class Drive:
-    """When the driver is in the tunnel, and when control expects it there, in s from the start."""
+    """When the driver is in the tunnel, and when control expects that, in s from the start."""
 
     entry_s: int
     exit_s: int
@@ -52,14 +52,14 @@ class Drive:
     known_s: int = 10
 
     def blocked(self, at_ms: int) -> bool:
-        """Tell whether nothing passes."""
+        """Tell whether the driver's link is blocked."""
         return 1000 * self.entry_s <= at_ms - START_MS < 1000 * self.exit_s
 
     def foreseen(self, now_s: int) -> tuple[Blockage, ...]:
-        """Return what control expects.
+        """Return the blockages that control expects.
 
-        It drops what it expected once it hears the driver after entry, or has it back; while the
-        driver is unheard for longer, it takes it for another tick.
+        Control drops an expected one when it hears the driver after its entry, or after a loss. While
+        the driver stays unheard, control extends it by a tick.
         """
         if self.expected_s is None:
             return ()
@@ -77,13 +77,13 @@ def _blockage(entry_s: int, exit_s: int) -> Blockage:
 
 @dataclass
 class SettledBeam:
-    """The beam, its links and what settles it."""
+    """The beam, its links and its settler."""
 
     database: Database
     drive: Drive
     settings: Settings = field(default_factory=Settings)
-    # By which terminals in a fade are planned for, from a time on, in s from the start. No report
-    # tells them.
+    # The efficiencies with which terminals in a fade are planned, from a time on, in s from the
+    # start. No report has them.
     efficiencies: Mapping[int, Fraction] = field(default_factory=dict)
     fades_s: int = 0
     # In bits of capacity.
@@ -96,15 +96,15 @@ class SettledBeam:
         self.settler = self.new_settler()
         self.sent_bits = {(node, link): 0 for node in NODES for link in Link}
         self._ip_bits = {key: Fraction() for key in self.sent_bits}
-        # What is reported, with when it comes in.
+        # The reports, each with the time of its arrival.
         self._reports: list[tuple[int, usage.Count]] = []
 
     def new_settler(self) -> Settler:
-        """Return one that knows nothing but what is stored."""
+        """Return a settler that knows only the stored data."""
         return Settler(self.database, self.changes, Metrics(), self.settings, BEAM)
 
     async def begin(self, until_s: int = 0) -> None:
-        """Set the beam and its terminals, begin to settle, and go on until then."""
+        """Set the beam and its terminals, begin to settle, and go on until `until_s`."""
         async with self.database.transaction() as connection:
             row = {"forward_capacity_bps": BEAM_BPS, "return_capacity_bps": BEAM_BPS}
             await connection.execute(
@@ -121,7 +121,7 @@ class SettledBeam:
             await self.tick(now_s)
 
     async def run(self, after: Callable[[int], None] | None = None) -> None:
-        """Drive to the end, and settle all of it."""
+        """Drive to the end, and settle everything."""
         await self.begin()
         for now_s in range(0, END_S, _TICK_S):
             await self.tick(now_s)
@@ -152,7 +152,7 @@ class SettledBeam:
         return await self.settler.settle_due(START_MS + 1000 * now_s, FENCE)
 
     async def deliver(self, now_s: int) -> None:
-        """Take in the reports that have come by now, and what the hub has observed."""
+        """Take in the reports that have arrived, and the hub's observations."""
         now_ms = START_MS + 1000 * now_s
         come = [count for at_ms, count in self._reports if at_ms <= now_ms]
         self._reports = [(at_ms, count) for at_ms, count in self._reports if at_ms > now_ms]
@@ -165,7 +165,7 @@ class SettledBeam:
             await self._observe(connection, now_s)
 
     async def plan(self, now_s: int, owed_bits: Mapping[int, int] | None = None) -> None:
-        """Plan both links anew, on the balances as they will be, or on other ones."""
+        """Plan both links anew, with the balances at the plan's start, or with given ones."""
         now_ms = START_MS + 1000 * now_s
         for link in Link:
             async with self.database.reading() as connection:
@@ -204,7 +204,7 @@ class SettledBeam:
         if DRIVER not in heard:
             bits[DRIVER] = 0
         elif not bits[DRIVER]:
-            # Heard beats planned; at the hub the others go without what that needs.
+            # Heard beats planned: the hub sends to it, at the others' expense.
             bits[DRIVER] = GUARANTEED_BPS * _STEP_MS // 1000
             if link is Link.FORWARD:
                 _share(bits, others, -bits[DRIVER])
@@ -237,7 +237,7 @@ class SettledBeam:
             self._reports.append((comes_ms, made))
 
     async def _observe(self, connection: AsyncConnection, now_s: int) -> None:
-        """Store what the hub observes: a blockage at its begin and at its end."""
+        """Store the hub's observations: a blockage at its beginning and at its end."""
         entry_ms, exit_ms = (START_MS + 1000 * s for s in (self.drive.entry_s, self.drive.exit_s))
         known_ms = START_MS + 1000 * (now_s - _TICK_S), START_MS + 1000 * now_s
         if known_ms[0] < entry_ms <= known_ms[1]:

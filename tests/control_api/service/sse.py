@@ -1,4 +1,4 @@
-"""What a client reads of a stream of server-sent events."""
+"""A client's view of a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Stream:
     """The events of a response, one after the other."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
-        """Read from where the response is read up to."""
+        """Continue to read the response."""
         self._response = response
         self.last_id = ""
 
     async def next(self) -> tuple[str, Any]:
-        """Return the next event's kind and data, passing over comments."""
+        """Return the next event's kind and data, skipping comments."""
         kind = ""
         async with asyncio.timeout(60):
             while True:

@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Which callers may do what."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_without_a_token_nothing_but_health_is_told(api: Api) -> None:
             rollout=1,
         )
         status = api.call(endpoint.method, path, caller=None).status
-        # Signing in needs no token, but a body; the list of what is revoked an authority.
+        # Signing in needs a body instead of a token; the revocation list needs an authority.
         open_to_all = 415 if endpoint.body else 409 if "authority" in path else 200
         assert status == (open_to_all if endpoint.roles is None else 401), path
     refused = api.get("/v1/beams", caller=None)

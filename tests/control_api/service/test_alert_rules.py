@@ -1,4 +1,4 @@
-"""Rules of alerts that are changed: nobody's change is undone unseen, and what fires follows."""
+"""Changes of alert rules: none is overwritten unseen, and firing alerts follow them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["quiet"]
 
 
 def body_of(made: dict[str, Any], **changed: object) -> dict[str, Any]:
-    """Return what to send for a rule as it is, but for what is changed."""
+    """Return the body for a rule as it is, except for the changes."""
     kept = {name: value for name, value in made.items() if name not in ("id", "revision")}
     return {**kept, **changed}
 
@@ -79,7 +79,7 @@ def test_a_rule_that_is_not_there_is_not_made(quiet: Api) -> None:
 
 
 def delete_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the beam `ka` deleted as soon as the beam of a rule has been looked up."""
+    """Make the beam `ka` be deleted as soon as a rule's beam has been looked up."""
     check = endpoints._check_beam
 
     async def looked_up(connection: AsyncConnection, body: alert_models.AlertRuleBody) -> None:
@@ -164,10 +164,10 @@ def test_a_changed_condition_has_to_hold_for_its_time_anew(quiet: Api) -> None:
     made = rule(quiet, for_s=3_600)
     silent_since(quiet, 0)
     assert looked(quiet) == []
-    # It pends since then, and what pends from now on is another condition.
+    # It has been pending since then; after the change, another condition is pending.
     changed = body_of(made, limit_s=30, for_s=0.001)
     assert quiet.call("PUT", path_of(made), changed).status == 200
-    # The first look finds that it holds; it has not held for any time yet.
+    # The first check finds that it holds, but it has not held for any time yet.
     assert looked(quiet) == []
     assert len(looked(quiet)) == 1
 

@@ -1,4 +1,4 @@
-"""Alerts over REST: they fire, are told to webhooks, acknowledged, and resolved, once each."""
+"""Alerts over REST: they fire, are sent to webhooks, acknowledged and resolved, once each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 
 class Hook:
-    """A webhook's server, which answers what it is told to."""
+    """A webhook's server, with the answers that a test sets."""
 
     def __init__(self, api: Api) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
@@ -78,7 +78,7 @@ class Hook:
 
 
 def rule(api: Api, kind: str = "unheard", limit_s: float | None = 60, **more: object) -> Any:
-    # Each look counts, unless a test is about how long a condition has to hold.
+    # Each check counts, unless a test is about how long a condition has to hold.
     at_once = {"for_s": 0, "keep_firing_for_s": 0}
     body = {"name": kind, "kind": kind, "limit_s": limit_s, **at_once, **more}
     made = api.call("POST", "/v1/alert-rules", body)
@@ -94,14 +94,14 @@ def target(api: Api, url: str) -> Any:
 
 
 def looked(api: Api) -> list[dict[str, Any]]:
-    """Look what is wrong; return what fires."""
+    """Check the rules; return the alerts that fire."""
     api.run(look(api.database, api.changes, Metrics()))
     found: list[dict[str, Any]] = api.get("/v1/alerts?firing=true").json["alerts"]
     return found
 
 
 def silent_since(api: Api, ms: int) -> None:
-    """Have the last word of the first terminal come at a time."""
+    """Make the first terminal's last report come at a time."""
 
     async def put() -> None:
         async with api.database.transaction() as connection:
@@ -130,7 +130,7 @@ def waiting(api: Api) -> int:
 
 @pytest.fixture
 def quiet(url: str) -> Any:
-    """The service, which looks when the test says so, and sends to the loopback, too."""
+    """The service, which checks when the test says so, and may send to the loopback."""
     settings = Settings(look_for_alerts_every_s=3_600, webhook_networks=LOOPBACK)
     with served(url, settings) as running:
         running.add_beam()
@@ -176,7 +176,7 @@ def test_many_alerts_fire_and_are_resolved_in_portions(quiet: Api) -> None:
             await connection.execute(insert(LinkState), made)
 
     def changed() -> list[int]:
-        """Look; return how many parameters each statement had that changed alerts."""
+        """Check the rules; return how many parameters each statement that changed alerts had."""
         found: list[int] = []
 
         def executed(_: object, __: object, text: str, parameters: Any, *___: object) -> None:
@@ -192,8 +192,8 @@ def test_many_alerts_fire_and_are_resolved_in_portions(quiet: Api) -> None:
     taken(quiet, entry(status()))
     quiet.run(put())
     silent_since(quiet, 0)
-    # One statement for all of them would have more parameters than a database takes, and would
-    # lock SQLite for as long as they take.
+    # One statement for all would have more parameters than a database accepts, and would lock
+    # SQLite for as long as it takes.
     assert len(fired := changed()) == 3
     assert max(fired) < 5_000
     assert looked(quiet)
@@ -240,7 +240,7 @@ def test_what_has_not_held_for_its_time_does_not_fire_and_restarts_do_not_begin_
     rule(quiet, for_s=600)
     silent_since(quiet, 0)
     assert looked(quiet) == []
-    # Gone for a look: it begins anew.
+    # The condition is absent for one check, so its time begins anew.
     earlier(quiet, AlertPending.since_ms, 700_000)
     silent_since(quiet, now_ms())
     assert looked(quiet) == []
@@ -248,7 +248,7 @@ def test_what_has_not_held_for_its_time_does_not_fire_and_restarts_do_not_begin_
     quiet.run(_together(quiet))
     assert looked(quiet) == []
     earlier(quiet, AlertPending.since_ms, 600_000)
-    # Nothing that looks has a memory of its own.
+    # Checks keep nothing in memory.
     assert len(looked(quiet)) == 1
     assert quiet.run(_pending(quiet)) == {}
 
@@ -277,7 +277,7 @@ async def _pending(api: Api) -> dict[Any, int]:
 
 
 def earlier(api: Api, column: Any, by_ms: int) -> None:
-    """Have what was stored last have begun earlier."""
+    """Move the beginning of the stored state to an earlier time."""
 
     async def run() -> None:
         async with api.database.transaction() as connection:
@@ -369,7 +369,7 @@ def test_a_webhook_is_told_signed_and_again_until_it_has_taken_it(quiet: Api) ->
 
 
 def failure(api: Api) -> str | None:
-    """Return what went wrong with the last message to the only target."""
+    """Return the failure of the last message to the only target."""
     (shown,) = api.get("/v1/alert-targets").json["targets"]
     found: str | None = shown.get("last_failure")
     return found
@@ -384,7 +384,7 @@ def test_a_target_that_is_away_keeps_no_other_waiting(quiet: Api) -> None:
     silent_since(quiet, 0)
     assert len(looked(quiet)) == 5
     until(quiet, lambda: len(hook.got) == 5)
-    # The other has not answered to the first: nothing more was sent to it.
+    # The other has not answered the first message, so nothing more was sent to it.
     assert hook.asked_slow == 1
     hook.release.set()
     until(quiet, lambda: hook.asked_slow == 5)
@@ -423,7 +423,7 @@ def test_each_target_has_room_of_its_own(quiet: Api, monkeypatch: pytest.MonkeyP
 
     async def tell() -> int:
         async with quiet.database.transaction() as connection:
-            # Nothing of it is sent meanwhile.
+            # In the meantime nothing is sent to it.
             return await alerts.tell(connection, news, now_ms() + 3_600_000)
 
     target(quiet, "https://one.example.com/")
@@ -492,7 +492,7 @@ def test_the_service_itself_asks_nothing_within_its_own_network(url: str) -> Non
     with served(url, Settings(look_for_alerts_every_s=0.2)) as api:
         api.add_beam()
         hook = Hook(api)
-        # A name is judged when it is connected to.
+        # A name is checked when a connection to it is made.
         target(api, hook.url().replace("127.0.0.1", "localhost"))
         rule(api)
         silent_since(api, 0)

@@ -1,4 +1,4 @@
-"""A gateway's token is worth the terminals that are at it, and moves no others."""
+"""A gateway's token counts only for the terminals at that gateway, and moves no others."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.control_api.service.test_reports import (
 
 
 def entry(made: dict[str, object], node: int = FIRST) -> dict[str, object]:
-    """Return an entry of what is said just now, not before a move."""
+    """Return an entry made at present, not before a move."""
     return reports.entry(made, node, age_ms=0)
 
 
 @pytest.fixture
 def other(api: Api) -> str:
-    """The token of the other hub; the first terminal is at the one."""
+    """The token of the other hub; the first terminal is at the first hub."""
     taken(api, entry(status()))
     return api.run(api.token(Role.GATEWAY, OTHER_HUB))
 
@@ -80,7 +80,7 @@ def test_a_gateway_that_speaks_of_all_terminals_is_heard_of_its_own(api: Api, ot
     assert (FIRST, "forward") not in states(api)
     assert states(api)[SECOND, "forward"].node == OTHER_HUB
     assert "underpass_control_reports_elsewhere_total 1.0" in api.get("/metrics").text
-    # It has only spoken of the second one, which is at the gateway that it speaks by itself.
+    # The other hub has only reported the second terminal, whose own report decides its gateway.
     taken(api, entry(status(link(SECOND)), SECOND))
     assert heard_by(api, SECOND) == HUB
 
@@ -107,7 +107,7 @@ def test_a_terminal_moves_with_its_proof(api: Api, other: str) -> None:
     assert refused(api, other, entry(place), entry(made)) == []
     assert heard_by(api) == OTHER_HUB
     assert len(times(api)) == 1
-    # From then on it is at attachment there, without any further proof.
+    # From then on the terminal is at that gateway without any further proof.
     assert refused(api, other, entry(status(incarnation=2))) == []
     reply = post(api, entry(status(incarnation=2)))
     assert "is at gateway 2" in reply.json["refused"][0]["detail"]
@@ -164,7 +164,7 @@ def test_an_old_proof_does_not_take_a_terminal_back(api: Api, other: str) -> Non
     token = api.tokens["first"]
     there = proof(token, time_ms=now_ms() - 2_000)
     here = proof(token, HUB, now_ms() - 1_000)
-    # It was first heard here just now: what it says of the time before is too late.
+    # It was first heard here just now, so a proof from before that is too late.
     assert len(refused(api, other, entry(status(proof=there)))) == 1
     there, back = proof(token), proof(token, HUB, now_ms() + 1)
     assert refused(api, other, entry(status(proof=there))) == []
@@ -181,7 +181,7 @@ def test_an_operators_word_moves_a_terminal_and_no_proof_does_then(api: Api, oth
     assert refused(api, other, entry(status(incarnation=2))) == []
     reply = post(api, entry(status(proof=proof(api.tokens["first"], HUB), incarnation=2)))
     assert "is at gateway 2" in reply.json["refused"][0]["detail"]
-    # Without that word it is where it was heard.
+    # Without the operator's setting it is where it was last heard.
     assert api.call("PUT", path, body).status == 200
     taken(api, entry(status(incarnation=2)))
     assert len(refused(api, other, entry(status(incarnation=2)))) == 1

@@ -1,4 +1,4 @@
-"""The log of changes: nobody changes anything that is not written down."""
+"""The log of changes: every change is recorded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_entry_says_who_what_from_where_and_how_it_was_before_and_after(api: 
 
 
 def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
-    """All that change anything, but what nodes report, are tried here or said to be others."""
+    """All that change anything, except nodes' reports, are tried or listed here."""
     token = api.call("POST", "/v1/tokens", {"name": "t", "role": "viewer"}, caller="administrator")
     user = {"role": "viewer", "password": PASSWORD}
     of_first = f"/v1/terminals/{FIRST}"
@@ -135,7 +135,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         answer = api.call(method, path, body, caller="administrator", headers=known)
         assert answer.status < 300, (path, answer.text)
         assert len(entries(api, "?limit=1000")) == before + 1, path
-    # Those of one's own session are tried in test_sessions.py, forgiving in test_ledger.py,
+    # A user's own session is tested in test_sessions.py, forgiving in test_ledger.py,
     # acknowledging in test_alerts.py, files of terminals in test_terminal_files.py, maps in
     # test_maps.py, and their tiles in test_tiles.py.
     others = {
@@ -160,7 +160,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("POST", "/v1/reports"),
         ("POST", "/v1/sites/{site}/slices"),
         ("POST", "/v1/beams/{beam}/what-if"),
-        # Written down when something is given, and not when it is given again.
+        # Recorded when something is given, but not when it is given again.
         ("POST", "/v1/node/enrolment"),
         ("POST", "/v1/node/certificate"),
         ("POST", "/v1/gateways/{gateway}/certificates"),
@@ -168,7 +168,7 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("POST", "/v1/gateways/{gateway}/streams/refused"),
         ("POST", "/v1/terminals.csv/preview"),
     }
-    # Changes nothing, but shows where clients go: in test_streams.py.
+    # It changes nothing, but shows clients' destinations: tested in test_streams.py.
     shown = {("GET", "/v1/terminals/{terminal}/streams")}
     changing = {(one.method, one.path) for one in api.service.endpoints if one.method != "GET"}
     assert changing == {(m, p) for m, p, *_ in tried} | others | reported_or_without_effect
@@ -219,7 +219,7 @@ def test_it_is_filtered_by_time_actor_and_target(api: Api) -> None:
     api.call("PUT", "/v1/beams/k%25", BEAM)
     begins = entries(api, "?target=/v1/beams/ka")
     assert [one["target"] for one in begins] == ["/v1/beams/ka"]
-    # It is a beginning, not a pattern.
+    # The filter is a prefix, not a pattern.
     assert entries(api, "?target=/v1/%25") == []
     assert {one["actor"] for one in entries(api, "?actor=the%20tests'%20operator")} == {
         "the tests' operator"
@@ -256,7 +256,7 @@ def test_what_goes_to_another_tenant_tells_neither_of_the_other(api: Api) -> Non
         return api.get("/v1/audit?limit=1000", caller=token).text
 
     north, south = seen(NORTH), seen(SOUTH)
-    # Their names are all that is left of the other one: in the user's.
+    # The other tenant appears only in names: here in the user's.
     assert SOUTH not in north.replace(of_south, "").replace(f"chief-of-{SOUTH}", "")
     assert NORTH not in south
     assert "bought coach" in north

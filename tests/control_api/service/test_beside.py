@@ -1,4 +1,4 @@
-"""What runs beside the service goes on, whatever the database answers it once."""
+"""Background tasks go on after any single error of the database."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ Transaction = Callable[[Database], AbstractAsyncContextManager[AsyncConnection]]
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have leases looked at often."""
+    """Make leases be checked often."""
     monkeypatch.setattr(lease, "RETRY_S", 0.05)
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> list[str]:
-    """Have what a task or thread asks first of the database fail; return what it has asked."""
+    """Make a task's or thread's first queries fail; return its queries."""
     asked: list[str] = []
 
     def patched(method: Transaction) -> Transaction:
@@ -73,7 +73,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> list[str]
 def test_the_database_is_asked_again(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    # Twice: a thread that ends asks once more.
+    # Twice, since a thread that ends asks once more.
     asked = failing(monkeypatch, name, times=2)
 
     async def run() -> None:
@@ -102,7 +102,7 @@ def test_a_change_of_a_map_that_comes_while_it_cannot_be_read_is_not_forgotten(
             read.set()
             return await load_map(connection)
 
-        # Once the map has been read, as often as possible it is only counted who drives where.
+        # After the map has been read, drives are counted as often as possible, and nothing else.
         while api.service.controllers._map_stale or not _is_done(api.service.controllers._reading):
             await asyncio.sleep(0.02)
         monkeypatch.setattr(controllers, "load_map", load)
@@ -267,7 +267,7 @@ def test_however_many_plans_are_worked_out_other_work_has_its_threads(
 ) -> None:
     begun, goes_on, work = list[Request](), threading.Event(), controller._work
     cores = os.cpu_count() or 1
-    # Each has two links, and a process has four threads more than cores.
+    # Each beam has two links, and a process has four threads more than cores.
     beams = {f"make plans ku-{number}" for number in range(2 + (cores + 4) // 2)}
     beam = {"name": "Ku", "forward_capacity_bps": 8_000_000, "return_capacity_bps": 2_000_000}
 
@@ -325,7 +325,7 @@ def test_plans_that_take_long_to_make_start_later(
             assert put.status in (200, 201)
             apart = api.run(ahead(api, count))
         measured = api.get("/metrics").text
-    # Of the first one it was not known how long it takes: it was moved once it had been made.
+    # How long the first plan would take was unknown, so it was shifted after it was made.
     assert expected[0] == DEFAULT_MS
     assert expected[1] >= DEFAULT_MS + 500
     assert min(apart) >= timedelta(milliseconds=DEFAULT_MS + 500)

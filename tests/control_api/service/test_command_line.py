@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def logs_as_before() -> Iterator[None]:
-    """Take back what a command has set of the logs: its standard error is closed behind it."""
+    """Undo a command's changes to logging: its standard error is closed afterwards."""
     yield
     root = logging.getLogger()
     for handler in root.handlers[:]:
@@ -56,7 +56,7 @@ def test_each_verb_has_help() -> None:
 
 
 def test_what_takes_long_to_import_waits_until_a_verb_needs_it() -> None:
-    """Else each verb, and the mere help, would take seconds of processor time to begin."""
+    """Otherwise each verb, and even help, would take seconds of processor time to begin."""
     slow = ("aiohttp", "alembic", "numpy", "osmium", "rasterio", "shapely", "sqlalchemy")
     program = f"import sys, underpass_control.cli; print([m for m in {slow} if m in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'control-api'}"}

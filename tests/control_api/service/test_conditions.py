@@ -1,4 +1,4 @@
-"""Of two operators who change the same thing at once, the second is told (RFC 9110, § 13)."""
+"""If two operators change the same thing at once, the second gets an error (RFC 9110, § 13)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEAM = {"name": "Ku 1", "forward_capacity_bps": 1, "return_capacity_bps": 1}
 VAN = {"beam": "ku-1", "name": "van"}
 LINE = {"type": "LineString", "coordinates": [[7.5, 46.5], [7.6, 46.6]]}
 ADA = {"role": "viewer", "password": PASSWORD}
-# What is changed, by what, and where the ETag that counts is read.
+# The resource, its change, and the path at which its ETag is read.
 CHANGED: list[tuple[str, Any, str | None]] = [
     ("/v1/beams/ku-1", BEAM, "/v1/beams/ku-1"),
     (TERMINAL, VAN, TERMINAL),
@@ -58,7 +58,7 @@ def test_who_knows_how_it_was_before_is_told_and_changes_nothing(
         second = put(api, path, body, stale)
         assert (second.status, "ETag" in second.problem) == (412, True)
         assert tag_of(api, read) == after
-    # One of several is enough; without any, the last one wins, as ever.
+    # One matching ETag of several is enough; without any, the last change wins, as usual.
     assert put(api, path, body, f'"0", {after}').status == 200
     assert put(api, path, body, "*").status == 200
     assert put(api, path, body).status == 200
@@ -113,7 +113,7 @@ def test_what_is_being_deleted_is_not_given_up_half_way(
         return gone
 
     monkeypatch.setattr("underpass_control.http.registry.delete_all", meanwhile)
-    # What it has reported goes in portions, between which others have their turn.
+    # Its reports are deleted in portions, and other work has its turn between these.
     shown = {"If-Match": tag}
     assert api.call("DELETE", path, caller="administrator", headers=shown).status == 204
     assert set(others) == {412 if knows else 200}
@@ -144,7 +144,7 @@ def test_of_two_who_set_a_user_at_once_one_gets_all_of_it(
     change, both = users.change_user, asyncio.Barrier(2)
 
     async def together(*given: Any, **more: Any) -> list[int]:
-        # Both have read how the user is.
+        # Both have read the user.
         await both.wait()
         return await change(*given, **more)
 

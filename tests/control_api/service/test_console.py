@@ -17,7 +17,7 @@ from tests.control_api.service.api import FIRST, SECOND, Api, Reply, now_ms, ser
 from tests.control_api.service.test_positions import position, report
 
 _PAGE = "<!DOCTYPE html><style>p{color:red}</style><script src=./assets/a-1.js></script>"
-# openssl dgst -sha256 -binary | base64, of the text between the tags.
+# `openssl dgst -sha256 -binary | base64` of the text between the tags.
 _STYLE = "'sha256-p0bF+un5yUb9MBO6xRb8kPHlY2BdpHVtLiFkDrZPF64='"
 
 
@@ -35,7 +35,7 @@ def built(tmp_path: Path) -> Path:
 
 
 def asked(api: Api, folder: Path, *paths: str) -> list[Reply]:
-    """Return what pages over this folder answer."""
+    """Return the answers of pages over this folder."""
 
     async def run() -> list[Reply]:
         application = web.Application(middlewares=[problems])
@@ -75,7 +75,7 @@ def test_assets_are_kept_for_ever_and_come_compressed(api: Api, built: Path) -> 
     assert "Accept-Encoding" in script.headers["Vary"]
     for one in (script, worker):
         assert one.headers["Content-Type"].startswith("text/javascript")
-    # A worker goes by the policy of its own answer, a script of a page by the page's.
+    # A worker has the policy of its own answer, a page's script that of the page.
     assert "default-src 'none'" in worker.headers["Content-Security-Policy"]
     assert "Content-Security-Policy" not in script.headers
 
@@ -95,7 +95,7 @@ def test_without_a_build_the_page_says_how_to_make_one(api: Api, tmp_path: Path)
 
 
 def test_who_asks_too_often_is_refused_and_the_limit_is_the_addresss(url: str, built: Path) -> None:
-    # So few that even a busy machine asks more often.
+    # Few enough that even a busy machine asks more often.
     few = Settings(address_requests_per_s=1)
     most = round(4 * few.address_requests_per_s)
     with served(url, few) as api:

@@ -1,4 +1,4 @@
-"""What is read together is of one state of the database; what cannot be opened leaves nothing."""
+"""Data read together is of one state of the database; a failed opening leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_a_file_that_cannot_be_opened_leaves_no_thread_that_answers_later(
 
     others = drivers_threads()
     database = Database(database_url(f"sqlite:///{tmp_path / 'nowhere' / 'control.db'}"))
-    # The loop would end before such a thread does in a part of the cases.
+    # In some cases the loop would end before such a thread.
     for _ in range(50):
         with pytest.raises(DatabaseLostError, match="unable to open"):
             async with database.reading():

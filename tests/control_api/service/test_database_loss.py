@@ -1,4 +1,4 @@
-"""What holds while PostgreSQL is away: nothing is lost, and clients know to come again."""
+"""While PostgreSQL is away, nothing is lost, and clients are told to try again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enrolments over REST: who gets a certificate, and who does not."""
+"""Enrolments over REST: which requests get a certificate, and which do not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ role = "terminal"
 [tls]
 pki_dir = "/var/lib/underpass/pki"
 """
-# The node has the same text in its tests; it is nobody's.
+# The node's tests have the same token; it belongs to no node.
 TOKEN = "upe_AQAAAAoAAQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAhIiMkJSYnKCkqKywt"  # noqa: S105
 TOKEN += "Li8wMTIzNDU2Nzg5Ojs8PT4_"
 needs_program = pytest.mark.skipif(
@@ -147,14 +147,14 @@ def test_a_gateway_renews_for_its_own_terminals_and_their_own_keys_only(
         path = f"/v1/gateways/{gateway}/certificates"
         return enrolling.call("POST", path, {"node": node, "request": request}, caller="gateway")
 
-    # However often it comes, by whatever way, it is one certificate.
+    # However often and by whichever way the request comes, it gets the same certificate.
     request = keys.request("own")
     for again in (request, request, keys.request("own")):
         answer = ask(NODE, again)
         assert answer.status == 200, answer.text
         assert answer.json["certificate"] == own["certificate"]
     assert len(audit(enrolling)) == before
-    # Another's number, another's key, another's terminal, nobody's.
+    # Another node's number, another key, no request, another gateway's terminal, an unknown one.
     for node, wrong, status, why in (
         (NODE, keys.request("own", 11), 422, "names node 11"),
         (NODE, keys.request("other"), 422, ""),
@@ -262,7 +262,7 @@ def test_a_key_that_another_has_followed_is_not_enrolled_again(enrolling: Api, k
     assert enrol(enrolling, stolen["token"], keys.request("stolen")).status == 200
     assert enrolling.call("DELETE", f"/v1/nodes/{NODE}/certificates").status == 200
     assert enrol(enrolling, next_one["token"], keys.request("next")).status == 200
-    # The token is its own, and not over: it would be given a certificate that is on no list.
+    # The token is this key's and has not expired; a new certificate would be on no list.
     again = enrol(enrolling, stolen["token"], keys.request("stolen"))
     assert again.status == 403, again.text
     assert renew(enrolling, keys.request("next")).status == 200
@@ -283,7 +283,7 @@ def test_a_number_whose_key_the_authority_has_made_uses_no_token_up(
     assert refused.status == 422
     assert "move the folder away" in refused.problem
     (folder / "nodes" / str(NODE)).rename(folder / "by-hand")
-    # The node has forgotten its key, as it was refused for good.
+    # The node has discarded its key, since it was refused for good.
     assert enrol(enrolling, one["token"], keys.request("another")).status == 200
 
 
@@ -320,7 +320,7 @@ def test_an_authority_that_is_at_work_elsewhere_is_waited_for(
         process.kill()
     assert away.status == 503
     assert away.headers["Retry-After"]
-    # The token is the key's by now, and does for it.
+    # By now the token belongs to the key, and works for it.
     assert enrol(enrolling, one["token"], keys.request("other")).status == 409
     with held(0.3):
         assert enrol(enrolling, one["token"], keys.request("own")).status == 200
@@ -395,7 +395,7 @@ def test_a_table_that_is_wrong_somewhere_makes_no_token(tmp_path: Path) -> None:
         ("node,name\n10,'\n", "quotes"),
     ):
         table.write_text(text)
-        # Nobody listens there: it is not even asked.
+        # Nothing listens there; it is not even contacted.
         verb = ["enrolment", "import", str(table), "--configuration", str(template)]
         result = CliRunner().invoke(app, [*verb, "--url", "http://127.0.0.1:1"])
         assert result.exit_code == 1
@@ -450,7 +450,7 @@ def test_an_import_says_how_far_it_is_and_its_tokens_go_where_they_are_sent(
     verb = ["enrolment", "import", str(table), "--configuration", str(template)]
     quiet = CliRunner().invoke(app, verb)
     assert (quiet.stdout, quiet.stderr) == ("10,upe_10\n11,upe_11\n", "")
-    # As on a terminal, with its tokens sent into a file.
+    # As on a terminal, with its tokens written to a file.
     seen = CliRunner().invoke(app, verb, env={"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"})
     assert seen.stdout == quiet.stdout
     assert "tokens made" in seen.stderr

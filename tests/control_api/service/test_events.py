@@ -1,4 +1,4 @@
-"""Events: what is told to whom, and what it costs."""
+"""Events: who receives which, and their cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.control_api.service.test_positions import position
 BEAM = {"name": "Ka", "forward_capacity_bps": 40_000_000, "return_capacity_bps": 4_000_000}
 
 
-# What callers change; the service itself goes on planning meanwhile.
+# Changes by callers; in the meantime the service itself goes on planning.
 _ASKED_FOR = "kinds=beam,terminal,positions"
 
 
@@ -176,7 +176,7 @@ def test_a_long_list_is_told_in_as_many_changes_as_it_needs(
 
 
 def told(number: int, event_id: str, kind: str = "beam", size: int = 8_000) -> str:
-    """Return a change as it is announced, of about a size in bytes."""
+    """Return a change as announced, of about this size in bytes."""
     return json.dumps(
         {"kind": kind, kind: str(number), "event_id": event_id, "padding": "x" * size}
     )
@@ -208,7 +208,7 @@ def test_streams_end_with_the_service_and_say_so(url: str) -> None:
 
 
 async def test_a_stream_ends_when_its_token_does(api: Api) -> None:
-    # Long enough to be shown once, on a busy machine, too.
+    # Long enough to be shown once even on a busy machine.
     token = await api.token(Role.VIEWER, expires_ms=now_ms() + 3_000)
     async with following(api, caller=token) as stream:
         async with asyncio.timeout(10):
@@ -227,7 +227,7 @@ async def test_a_busy_stream_ends_within_a_second_of_its_tokens_revocation(api: 
             while (told := await stream.next())[0] != "cut":
                 pass
         assert "revoked" in told[1]["reason"]
-        # It was busy to the end, and goes on for others.
+        # It was busy to the end, and continues for others.
         await other.next()
         busy.cancel()
 

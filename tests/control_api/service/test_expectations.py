@@ -1,4 +1,4 @@
-"""What was expected, and what came: kept, compared, learned, and recalled."""
+"""Expected and observed blockages: stored, compared, learned from, and recalled."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_expectation_is_one_row_until_it_has_come(api: Api) -> None:
     assert keep(api, at, expected(at + 60_000)) == Kept(1, 0, 0, 0)
     assert keep(api, at + 1_000, expected(at + 60_050)) == Kept(0, 0, 0, 0)
     assert keep(api, at + 2_000, expected(at + 64_000)) == Kept(0, 1, 0, 0)
-    # From the entry on it stays as it was.
+    # From the entry on, the expectation stays unchanged.
     assert keep(api, at + 65_000, expected(at + 63_000)) == Kept(0, 0, 0, 0)
     assert keep(api, at + 90_000) == Kept(0, 0, 1, 0)
     (row,) = kept(api)
@@ -120,7 +120,7 @@ def test_of_a_terminal_that_has_left_the_beam_nothing_is_kept(api: Api) -> None:
     assert api.call("DELETE", f"/v1/terminals/{FIRST}").status == 204
     assert api.run(run()) == Kept(1, 0, 0, 0)
     assert [row.terminal for row in kept(api)] == [SECOND]
-    # It is there again, and another beam's.
+    # The terminal is back, in another beam.
     other = {"name": "Ku 2", "forward_capacity_bps": 1_000_000, "return_capacity_bps": 1_000_000}
     assert api.call("PUT", "/v1/beams/ku-2", other).status == 201
     moved = {"beam": "ku-2", "name": "moved"}
@@ -254,7 +254,7 @@ def test_a_blockage_whose_end_nobody_reports_is_over_once_the_link_is_up(api: Ap
     assert ends() == []
     taken(api, entry(status(link(), time_ms=at + 20_000, **clock)))
     assert ends() == [moment(at + 20_000)]
-    # What the node itself says of the end counts, and stays.
+    # The node's own report of the end counts, and stays.
     taken(api, observed(at, at + 19_000))
     taken(api, observed(at), observed(at, at + 25_000))
     assert ends() == [moment(at + 19_000)]
@@ -278,7 +278,7 @@ def test_what_is_learned_is_an_obstruction_that_says_how_often(api: Api) -> None
     properties = feature["properties"]
     assert (properties["source"], properties["lost"], properties["held"]) == ("learned", 3, 1)
     assert learn(api, *[HELD] * 11) == ([], {})
-    # What was forgotten meanwhile is not counted on.
+    # A place that was forgotten in the meantime is not counted further.
     assert learn(api, HELD) == ([], {})
 
 
@@ -312,14 +312,14 @@ def test_what_was_learned_is_taken_in_again_with_its_history(api: Api) -> None:
         assert names == [PLACE.id]
         assert (places[PLACE.id].lost, places[PLACE.id].held) == (3, 1)
     assert places[PLACE.id].axis == AXIS
-    # Where more has been seen since, that counts; and another service's place is the same one.
+    # The place with more observations counts; another service's id is of the same place.
     learn(api, HELD)
     exported["features"][0]["id"] = "learned:99:1"
     api.call("POST", "/v1/obstructions", exported)
     names, places = learn(api)
     assert names == [PLACE.id]
     assert places[PLACE.id].held == 2
-    # It is still unlearned.
+    # It can still be unlearned.
     assert learn(api, *[HELD] * 12) == ([], {})
 
 
@@ -343,7 +343,7 @@ def test_many_learned_places_are_taken_in_with_turns_for_others_between(
     assert api.call("POST", "/v1/obstructions", document).json == {"accepted": 120}
     assert len(learn(api)[0]) == 120
     assert len(set(transactions)) > 1
-    # Nothing of what has one that cannot be stored is taken in.
+    # If one place cannot be stored, none of the document is taken in.
     document["features"][119]["id"] = "learned:\n"
     document["features"][0]["id"] = "learned:12:1"
     assert api.call("POST", "/v1/obstructions", document).status == 422
@@ -460,7 +460,7 @@ def test_of_a_new_terminal_what_the_others_have_reported_is_not_read(api: Api) -
     assert set(made._terminals) == {SECOND}
     assert {terminal for terminal, _ in demands._demands} == {SECOND}
     assert set(recalled(api, at)[0]._terminals) == {FIRST, SECOND}
-    # Of very many there is no statement that names them.
+    # With very many terminals, no statement names them.
     many = set(range(SECOND, SECOND + 2_000))
     assert made.blockages_of(SECOND, at) == recalled(api, at, many)[0].blockages_of(SECOND, at)
 
@@ -498,7 +498,7 @@ def test_a_new_planner_knows_routes(api: Api) -> None:
     api.run(set_route(line((-2_000.0, 0.0), (-300.0, 0.0), (-300.0, 1_000.0))))
     known = recalled(api, at)[0]
     assert known.blockages_of(FIRST, at) == ()
-    # One that has missed changes learns, too, what is no more.
+    # A process that missed changes also learns of deletions.
     api.run(remove_route(known))
     assert known.blockages_of(FIRST, at)
 

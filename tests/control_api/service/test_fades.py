@@ -1,4 +1,4 @@
-"""What nodes measure of their links, from the report to the plan."""
+"""Nodes' measurements of their links, from the report to the plan."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_measured_fade_is_planned_with_by_the_policy_of_the_beam(
     other = line_of(api, SECOND)
     assert other["efficiency"] == 1.0
     both = [one["segments"][0]["rate_bps"] for one in (line, other)]
-    # Two megabits of capacity: by bits, four fifths of it for the one in the fade.
+    # Two megabits of capacity: by bits, the one in the fade gets four fifths.
     expected = [250_000, 1_000_000] if fair_share == "symbols" else [400_000, 400_000]
     assert both == pytest.approx(expected, rel=0.02)
     text = api.get("/metrics").text
@@ -165,5 +165,5 @@ def test_a_terminal_that_claims_to_carry_nothing_is_given_no_less_than_a_sixteen
 ) -> None:
     planned(api, "return")
     report_a_fade(api, line_of(api)["plan"], {"capacity_bps": 1, "reason": "limit"})
-    # What it sends disproves the rest of its claim.
+    # Its sent bytes disprove the rest of its claim.
     assert until_planned(api, 0.25)["guaranteed_bps"] > 0

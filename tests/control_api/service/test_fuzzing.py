@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI document allows, or not quite, is answered as the document says."""
+"""Requests that the OpenAPI document allows, or almost does, get the answers it declares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.control_api import postgresql
 from tests.control_api.service.api import Api, served
 from tests.control_api.service.conftest import migrated
 
-# Bounds the time: some 110 operations, each in two modes.
+# Limits the time for some 110 operations, each in two modes.
 _CASES_PER_OPERATION = 12
 # A stream has no end to wait for.
 _STREAMS = ("/v1/events", "/v1/gateways/{gateway}/plans")
@@ -40,7 +40,7 @@ _CHECKS = [
 
 @pytest.fixture
 def apis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Api]]:
-    """The service over each kind of database that can be had here."""
+    """The service over each kind of database that is available here."""
     with served(migrated(request, "sqlite", tmp_path)) as api:
         apis = [api]
         if postgresql.missing() is None:
@@ -76,7 +76,7 @@ def _send_all(apis: list[Api], document: dict[str, Any], mode: GenerationMode) -
         assert isinstance(result, Ok), result
         operation = result.ok()
         if operation.path not in _STREAMS:
-            # There is no wrong way to ask an operation that takes nothing.
+            # An operation without parameters has no invalid requests.
             with suppress(Unsatisfiable):
                 _send(apis, operation, mode)
 

@@ -1,4 +1,4 @@
-"""What is remembered of drives is stored, recalled, counted for all, and deleted with age."""
+"""Remembered drives are stored, recalled, counted for the fleet, and deleted by age."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installed package does without the work tree that it was made from."""
+"""An installed package works without the source tree that it was made from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with nothing but what the wheel has."""
+    """A folder with only the wheel's content."""
     made = tmp_path_factory.mktemp("installed")
     source, site = made / "source", made / "site"
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")

@@ -1,4 +1,4 @@
-"""Interventions: what operators set against the planner for a time."""
+"""Interventions, by which operators temporarily overrule the planner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.control_api.service.test_plans import planned
 from tests.control_api.service.two_tenants import NORTH, NORTHERN, SOUTHERN, settle
 
 PATH = "/v1/interventions"
-# What a plan takes on a busy machine.
+# The time that a plan may take on a busy machine.
 _PATIENCE_S = 200
 
 
@@ -28,7 +28,7 @@ def at(after_ms: int) -> str:
 
 
 def add(api: Api, kind: str, **members: object) -> Any:
-    """Make one, for ten minutes if nothing else is said; return it."""
+    """Make an intervention, by default for ten minutes; return it."""
     if kind != "withdrawal":
         members = {"until": at(600_000), **members}
     reply = api.call("POST", PATH, {"kind": kind, **members})
@@ -42,7 +42,7 @@ def release(api: Api, one: Any, revision: int | None = None) -> Reply:
 
 
 def rates(plan: Any) -> dict[int, int]:
-    """Return each terminal's rate as the plan begins."""
+    """Return each terminal's rate at the plan's beginning."""
     return {
         node: line["segments"][0]["rate_bps"]
         for line in plan["lines"]
@@ -51,7 +51,7 @@ def rates(plan: Any) -> dict[int, int]:
 
 
 def plan_that(api: Api, holds: Callable[[Any], bool]) -> Any:
-    """Return the first newest plan of which something holds."""
+    """Wait until the newest plan fulfils a condition; return it."""
     until = time.monotonic() + _PATIENCE_S
     while True:
         plan = planned(api, "forward").json
@@ -88,7 +88,7 @@ def test_a_terminals_rate_is_what_an_operator_sets_until_it_is_released(api: Api
     plan = plan_that(api, lambda plan: rates(plan)[FIRST] == 1_000_000)
     assert rates(plan) == {FIRST: 1_000_000, SECOND: 7_000_000}
     assert plan["reason"] == "intervention"
-    # The other link is as it was.
+    # The other link is unchanged.
     assert rates(planned(api, "return").json) == {FIRST: 1_000_000, SECOND: 1_000_000}
     assert release(api, one).status == 204
     plan_that(api, lambda plan: rates(plan) == {FIRST: 4_000_000, SECOND: 4_000_000})
@@ -103,7 +103,7 @@ def test_a_rate_leaves_others_what_is_guaranteed_to_them_or_set(api: Api) -> Non
     assert refused.status == 409
     assert "at most 6000000 bit/s" in refused.problem
     one = add(api, "rate", terminal=FIRST, forward_bps=6_000_000)
-    # What is set for one is not there for the other.
+    # A rate set for one is not available to the other.
     other = api.call("POST", PATH, {**body, "terminal": SECOND, "forward_bps": 2_000_001})
     assert other.status == 409
     change = api.call(
@@ -128,7 +128,7 @@ def test_what_is_guaranteed_again_once_a_set_rate_is_over_is_left_to_its_termina
 def test_a_blockage_is_withdrawn_once(api: Api) -> None:
     planned(api)
     number = announce(api, FIRST, 600_000)
-    # Nobody takes the first withdrawal in: the blockage is expected still.
+    # Nothing acts on the first withdrawal, so the blockage is still expected.
     api.run(api.service.controllers.close())
     one = add(api, "withdrawal", blockage=number)
     again = api.call("POST", PATH, {"kind": "withdrawal", "blockage": number})
@@ -140,7 +140,7 @@ def test_a_blockage_is_withdrawn_once(api: Api) -> None:
 
 def test_each_passage_of_one_obstruction_is_withdrawn_by_itself(api: Api) -> None:
     planned(api)
-    # Nobody but this test says what is expected.
+    # Only this test sets the expected blockages.
     api.run(api.service.controllers.close())
     begin_ms = now_ms()
     keep(api, begin_ms, expected(begin_ms + 600_000), expected(begin_ms + 900_000))
@@ -162,7 +162,7 @@ def test_while_a_beam_is_frozen_nothing_new_is_lent_and_what_runs_is_kept(api: A
     one = add(api, "freeze", beam="ku-1")
     announce(api, SECOND, 660_000)
     plan = plan_that(api, lambda plan: "blocked" in states(plan, SECOND))
-    # The first still borrows; the second, which is blocked, too, does not.
+    # The first still borrows; the second, which is blocked too, does not.
     assert states(plan, FIRST)[:2] == ["borrowing", "blocked"]
     assert "borrowing" not in states(plan, SECOND)
     release(api, one)
@@ -198,11 +198,11 @@ def test_a_withdrawn_blockage_is_not_predicted_again_until_the_withdrawal_is_rel
     assert one["terminal"] == FIRST
     assert milliseconds_of(one["until"]) > milliseconds_of(one["exit"])
     plan_that(api, lambda plan: "blocked" not in states(plan, FIRST))
-    # The terminal says it again, to come a little later: it is the same one.
+    # The terminal announces it again with a slightly later entry: it is the same one.
     later = rfc3339(moment_of(milliseconds_of(one["entry"]) + 2_000))
     body = {"entry": later, "duration_ms": 30_000, "confidence": 1.0}
     assert api.call("POST", f"/v1/terminals/{FIRST}/announcements", body).status == 202
-    # A change of terms has it planned with once more.
+    # A change of terms causes another plan with it.
     last = planned(api).json["plan"]
     terms = {"beam": "ku-1", "name": "x", "weight": 2}
     assert api.call("PUT", f"/v1/terminals/{SECOND}", terms).status == 200
@@ -229,7 +229,7 @@ def test_a_beams_maintenance_is_capacity_that_is_known_to_be_away(api: Api) -> N
     plan = plan_that(api, lambda plan: len(plan["capacity"]) == 3)
     assert [step["rate_bps"] for step in plan["capacity"]] == [8_000_000, 0, 8_000_000]
     assert plan["capacity"][1]["from"] == times["from"]
-    # What was set of the capacity is shown as it was set.
+    # The capacity that was set is shown unchanged.
     assert api.get("/v1/beams/ku-1/capacity").json["forward"] == []
     assert len(planned(api, "return").json["capacity"]) == 1
     release(api, one)

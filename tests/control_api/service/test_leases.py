@@ -1,4 +1,4 @@
-"""Leases are renewed whatever holds up the service, and who has lost one notices first."""
+"""Leases are renewed whatever delays the service, and a loser notices before it acts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LASTS_S = 2.0
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have leases last shortly."""
+    """Make leases last only shortly."""
     monkeypatch.setattr(lease, "LASTS_MS", round(1000 * LASTS_S))
     monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.3)
     monkeypatch.setattr(lease, "RETRY_S", 0.15)
@@ -61,7 +61,7 @@ async def fence(api: Api) -> int:
 async def test_a_blocked_event_loop_loses_no_lease(api: Api) -> None:
     before = await planned(api)
     await idle(api)
-    # Nothing runs here, as while something large is worked out.
+    # Block the event loop, as a long computation does.
     time.sleep(1.5 * LASTS_S)
     assert api.service.controllers.held == {BEAM}
     await asyncio.sleep(0.5)
@@ -118,9 +118,9 @@ async def test_a_loop_that_does_not_come_back_gives_way_and_notices_before_it_ac
     other = threading.Thread(target=lambda: asyncio.run(take()))
     other.start()
     try:
-        # Nothing runs here until the other has the lease.
+        # The event loop is blocked until the other has the lease.
         assert taken.wait(30)
-        # Whatever wakes up first sees that the lease may be another's.
+        # The first task to wake up sees that the lease may be another's.
         assert api.service.controllers.held == api.service.controllers.followed == set()
         await asyncio.sleep(1)
         assert api.service.controllers.held == set()
@@ -134,7 +134,7 @@ async def test_a_lease_that_was_given_before_the_clock_was_set_back_keeps_nobody
     api: Api,
 ) -> None:
     before = await planned(api)
-    # The holder has died since, and the clock says less than when it had the lease.
+    # The holder has died since, and the clock is behind the time when it got the lease.
     dead = {"holder": "dead:1", "until_ms": Lease.until_ms + 3_600_000}
     async with api.database.transaction() as connection:
         await connection.execute(update(Lease).values(dead))
@@ -160,7 +160,7 @@ def test_while_the_database_is_away_plans_are_followed_and_none_are_made(
         await asyncio.to_thread(server.start)
         while not beams.held:
             await asyncio.sleep(0.05)
-        # Nobody has taken it meanwhile: it goes on.
+        # Nobody took the lease in the meantime, so this process keeps it.
         assert await fence(api) == before
 
     api.run(run())

@@ -31,12 +31,12 @@ __all__ = ["shell"]
 LEDGER = "/v1/beams/ku-1/ledger"
 FORGIVE = f"{LEDGER}/forgive"
 BALANCES = "/v1/beams/ku-1/balances"
-# In the past, so that what is asked for is over.
+# In the past, so that the requested periods are over.
 START_MS = now_ms() // 10_000 * 10_000 - 3_600_000
 
 
 def lend(api: Api, bits: Sequence[int], link: Link = Link.FORWARD) -> None:
-    """Let FIRST borrow of SECOND so much, one period after the other."""
+    """Let FIRST borrow these bits from SECOND, one period after the other."""
 
     async def write() -> None:
         async with api.changes.transaction() as (connection, publish):
@@ -97,7 +97,7 @@ def test_entries_are_of_a_link_a_terminal_and_a_time(api: Api) -> None:
 
 
 def balances_told(api: Api) -> dict[str, list[dict[str, object]]]:
-    """What is owed on each link: how far it is settled moves on by itself, and is left out."""
+    """The balances on each link, without the time of settlement, which changes by itself."""
     return {link["link"]: link["balances"] for link in api.get(BALANCES).json["links"]}
 
 
@@ -235,7 +235,7 @@ def test_fairness_is_jains_index_of_what_was_sent_and_of_it_by_weight(api: Api) 
     assert (first["planned_bits"], first["fair_bits"]) == (60, 54)
     assert (second["sent_bits"], second["blocked_ms"]) == (150 * 10**6, 10_000)
     assert (parked["sent_bits"], parked["weight"]) == (0, 1)
-    # Who wants nothing is not in it: (1 + 2.5)² / (2 · (1 + 2.5²)).
+    # Terminals without demand do not count: (1 + 2.5)² / (2 · (1 + 2.5²)).
     assert forward["jain"] == pytest.approx(3.5**2 / (2 * 7.25))
     assert forward["jain_by_weight"] == pytest.approx((6 + 5) ** 2 / (2 * (36 + 25)))
     assert "jain" not in backward
@@ -356,7 +356,7 @@ def lots(api: Api) -> dict[str, tuple[Lot, ...]]:
 
 
 def pruned(api: Api, before_s: int) -> int:
-    """Delete what ended before a time, s from the first entry's beginning; return the rows."""
+    """Delete entries that ended before a time (s from the first's beginning); return the rows."""
     return api.run(prune(api.database, stored.prune, START_MS + 1000 * before_s))
 
 

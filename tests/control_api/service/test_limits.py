@@ -1,4 +1,4 @@
-"""Bad tokens and open endpoints cost little, and who asks too often is refused."""
+"""Bad tokens and open endpoints cost little, and callers that ask too often are refused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_guessing_is_refused_before_the_database_is_asked(
         assert set(statuses) == {401, 429}
         assert statuses.count(401) < 10
         assert looked_up.calls == 1 + statuses.count(401)
-        # A token that has been used is not refused for what others at its address do.
+        # A known token is not refused because of others at its address.
         assert api.get("/v1/beams", caller="viewer").status == 200
 
 
@@ -173,13 +173,13 @@ def test_a_tenant_cannot_take_the_streams_of_all_by_many_tokens(
         return response.status
 
     async def run() -> None:
-        # All at once: none of them is counted late.
+        # All at once, so that none is counted late.
         asked = await asyncio.gather(*(follow(token) for token in tokens))
         assert sorted(asked) == [200] * 4 + [429] * 2
         assert [await follow(other), await follow("viewer")] == [200, 200]
         next(one for one in opened if one.status == 200).close()
         async with asyncio.timeout(20):
-            # It has been noticed that one is gone.
+            # Wait until the service has noticed that one is gone.
             while await follow("operator") != 200:
                 await asyncio.sleep(0.1)
         for response in opened:
@@ -198,10 +198,10 @@ def test_refusals_of_one_address_fill_no_log(url: str, monkeypatch: pytest.Monke
             path, forwarded = "/nothing/" + "x" * 1_000, {"X-Forwarded-For": one}
             assert api.get(path, caller=None, headers=forwarded).status == 404
         refused = [one for one in logs if one["event"] == "request refused"]
-        # Who comes by the same proxy is somebody else.
+        # Another client behind the same proxy counts separately.
         assert [one["address"] for one in refused] == [many, many, many, few]
         assert all(len(one["path"]) == 200 for one in refused)
-        # They are counted all the same.
+        # The refusals are counted all the same.
         text = api.get("/metrics", caller="viewer").text
     labels = 'endpoint="none",method="any",status="404"'
     assert f"underpass_control_http_requests_total{{{labels}}} 6.0" in text
@@ -219,7 +219,7 @@ def test_what_a_terminal_sends_is_counted_before_it_is_read(
         replies = [api.call("POST", of, body, caller="first") for _ in range(4)]
         assert [reply.status for reply in replies] == [422, 422, 422, 429]
         assert int(replies[-1].headers["Retry-After"]) > 60
-        # Others have other bytes, or speak for many.
+        # Other terminals have their own limit; callers for many terminals have none.
         own = of.replace(str(FIRST), str(SECOND))
         assert api.call("POST", own, body, caller="second").status == 422
         for _ in range(4):
@@ -246,14 +246,14 @@ def test_a_terminal_that_is_stolen_fills_neither_queue_nor_disk(
         for method, path, body, most in (
             ("POST", f"{of}/announcements", announced, 4),
             ("PUT", f"{of}/route", line, 4),
-            # All of a batch count.
+            # Each position of a batch counts.
             ("POST", "/v1/positions", {"positions": three}, 1),
         ):
             replies = [api.call(method, path, body, caller="first") for _ in range(most + 1)]
             assert [reply.status < 300 for reply in replies] == [True] * most + [False]
             assert replies[-1].status == 429
             assert int(replies[-1].headers["Retry-After"]) > 60
-            # Who speaks for many is not meant.
+            # A caller for many terminals is not limited.
             assert api.call(method, path, body).status < 300
         assert api.call("DELETE", f"{of}/route", caller="first").status == 429
         assert api.get(of, caller="first").status == 200

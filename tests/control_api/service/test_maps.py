@@ -1,4 +1,4 @@
-"""Maps, replaced by their source: what is no longer on one goes, what is on another stays."""
+"""Maps, replaced by source: obstructions no longer on a map go, those of other maps stay."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_map_that_is_too_large_is_refused_before_it_is_kept(
         async with api.client.put("/v1/maps/town", data=endless(), headers=headers) as answer:
             return answer.status
 
-    # The answer may be lost: whoever still sends finds the connection closed.
+    # The answer may be lost: a client that is still sending finds the connection closed.
     with suppress(ConnectionError):
         assert api.run(ask()) == 413
     assert len(sent) < 1000

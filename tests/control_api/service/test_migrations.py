@@ -1,4 +1,4 @@
-"""The schema goes up and down with data in it, and is what the models say."""
+"""The schema migrates up and down with data in it, and matches the models."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_each_step_of_those_ahead_is_told(empty_url: str) -> None:
     assert told == [*((done, ahead) for done in range(ahead + 1)), (0, 0)]
 
 
-# What each revision brings is filled once it is there.
+# Each revision's new tables and columns are filled once they exist.
 FILLS: dict[str, tuple[str | TextClause, ...]] = {
     "0002": (
         "INSERT INTO link_usage VALUES"
@@ -152,7 +152,7 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
     )
 
     async def check_accounts(database: Database) -> None:
-        """What was there before 0011 has the default tenant, and old tokens see everything."""
+        """Rows from before 0011 have the default tenant, and old tokens see everything."""
         async with database.reading() as connection:
             caller = await find_caller(connection, "upc_old", 2)
             assert caller is not None
@@ -173,7 +173,7 @@ def test_each_step_up_and_down_keeps_what_both_sides_know(empty_url: str) -> Non
         known = "SELECT b.name, t.name, p.longitude FROM beam b JOIN terminal t ON true JOIN"
         assert rows(empty_url, known + " position_report p ON true") == [("Ku 1", "van", 7.5)]
         if move is schema.migrate_down and to < "0011":
-            # Going down, no token is left that would see more than before.
+            # After going down, no token is left that would see more than before.
             assert rows(empty_url, "SELECT name FROM token ORDER BY id") == [("old",)]
 
 
@@ -247,7 +247,7 @@ def test_efficiencies_but_one_had_been_told(empty_url: str) -> None:
     assert rows(empty_url, "SELECT fair_share FROM beam") == [("symbols",)]
 
 
-# Ids of shadows that say no name which a satellite may have.
+# Ids of shadows without a valid satellite name.
 NO_SATELLITES = (
     "sky:",
     "sky::a",
@@ -282,7 +282,7 @@ def test_shadows_are_given_their_satellite(empty_url: str) -> None:
         obstruction(
             "sky:astra-19.2:way/1/0-2@0-30", {"kind": "shadow", "roads": [], "certainty": 0.75}
         ),
-        # Named so by somebody else.
+        # An obstruction with such a name from elsewhere.
         obstruction("sky:mine:too", {"kind": "tunnel", "certainty": 1.0}),
         *(obstruction(name, {"kind": "shadow", "certainty": 1.0}) for name in NO_SATELLITES),
         # Half a surrogate pair, and a zero: PostgreSQL keeps them, and cannot read them.

@@ -1,4 +1,4 @@
-"""What nodes say of themselves: kept of each, shown to whom it concerns, and no more believed."""
+"""Nodes' reports about themselves: stored for each, shown to those concerned, trusted no more."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_token_for_any_gateway_fills_no_table_with_gateways(api: Api) -> None:
             api, entry(status(link(FIRST, "forward"), node=said()), node), node=node, caller=token
         )
     gateways = [one["node"] for one in api.get("/v1/nodes").json["nodes"]]
-    # The first that spoke of the terminal has it; the others have none.
+    # The first gateway that reported the terminal has it; the others have none.
     assert gateways == [100]
 
 

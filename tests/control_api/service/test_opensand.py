@@ -1,4 +1,4 @@
-"""The return link of a beam by an NCC, from the operator's setting to the NCC's own figures."""
+"""A return link allocated by an NCC, from the operator's setting to the NCC's own figures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_the_ncc_shares_out_the_return_link_as_planned(api: Api) -> None:
         assert -2_000 < told[1]["rounding_bps"] < 0
     metrics = (await api.ask("GET", "/metrics")).text
     assert 'underpass_control_opensand_connected{beam="ku-1"} 1.0' in metrics
-    # Without the setting it is let go, with what it was told last.
+    # Without the setting it is disconnected, and keeps the last rates.
     assert (await api.ask("PUT", "/v1/beams/ku-1", BEAM)).status == 200
     await until(lambda: not ncc.is_busy)
     await ncc.stop()

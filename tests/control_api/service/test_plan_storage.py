@@ -1,4 +1,4 @@
-"""Plans in the database: versions, what holds when, and who may write."""
+"""Plans in the database: versions, the plan in force at a time, and who may write."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_nobody_takes_a_lease_under_which_something_is_written(store: Store) -> 
     async def run(database: Database) -> None:
         async with database.transaction() as writing, database.transaction() as other:
             await lease.check(writing, BEAM, HOLDER, 1)
-            # It runs out meanwhile: it is still the writer's, who may renew it.
+            # The lease runs out in the meantime; it is still the writer's, who may renew it.
             await other.execute(update(Lease).values(until_ms=1))
             await other.commit()
             async with database.transaction() as taker:

@@ -1,4 +1,4 @@
-"""Plans reach the gateways that have the terminals: all of them, in order, once."""
+"""Plans reach the gateways of their terminals: all plans, in order, once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Plans:
     async def until(
         self, link: str, is_it: Callable[[dict[str, Any]], bool] = lambda _: True
     ) -> dict[str, Any]:
-        """Return the next plan of a link that is as it should be."""
+        """Return the next plan of a link that fulfils a condition."""
         while True:
             plan = await self.next()
             if plan["link"] == link and is_it(plan):
@@ -49,14 +49,14 @@ class Plans:
 
 
 def has(*nodes: int) -> Callable[[dict[str, Any]], bool]:
-    """Return whether a plan has just these terminals."""
+    """Return whether a plan has exactly these terminals."""
     return lambda plan: (
         sorted(node for line in plan["lines"] for node in line["terminals"]) == [*nodes]
     )
 
 
 def carries(rate_bps: int) -> Callable[[dict[str, Any]], bool]:
-    """Return whether a plan's capacity is so much."""
+    """Return whether a plan has this capacity."""
     return lambda plan: bool(plan["capacity"][0]["rate_bps"] == rate_bps)
 
 
@@ -76,7 +76,7 @@ async def following(
 
 
 async def serve(api: Api, gateway: int | None, *nodes: int) -> None:
-    """Have terminals served by a gateway, as if it had reported of them."""
+    """Make a gateway serve terminals, as if it had reported them."""
     async with api.changes.transaction() as (connection, _):
         await connection.execute(
             update(Terminal).where(Terminal.node.in_(nodes)).values(heard_by=gateway)
@@ -234,7 +234,7 @@ def test_any_process_streams_what_another_has_planned(api: Api) -> None:
         async with following(other) as plans:
             await plans.until("forward", has(FIRST, SECOND))
             entry_ms = now_ms() + 60_000
-            # The report comes in at the one that does not plan the beam, perhaps.
+            # The report may come in at the process that does not plan the beam.
             reply = await other.ask("POST", "/v1/reports", announcing(entry_ms), caller="gateway")
             assert reply.json["accepted"] == 1
             await plans.until("return", foresees(entry_ms))

@@ -24,7 +24,7 @@ def moment(ms: int) -> str:
 
 
 def planned(api: Api, link: str = "forward", *, terminals: int = 2) -> Reply:
-    """Return the newest plan, once it has so many terminals."""
+    """Return the newest plan, once it has this many terminals."""
     until = time.monotonic() + 60
     while True:
         reply = api.get(f"{BEAM}/plans/{link}")
@@ -37,7 +37,7 @@ def planned(api: Api, link: str = "forward", *, terminals: int = 2) -> Reply:
 
 
 def capacity_planned(api: Api, rate_bps: int) -> dict[str, Any]:
-    """Return the newest plan, once it ends with so much capacity."""
+    """Return the newest plan, once it ends with this capacity."""
     planned(api)
     until = time.monotonic() + 60
     while True:
@@ -150,7 +150,7 @@ async def test_of_two_who_set_a_capacity_at_once_the_second_replaces_the_firsts(
     async def beside(*arguments: Any) -> Any:
         found = await steps(*arguments)
         if found["forward"] and not others:
-            # The first has replaced the steps, and has not committed.
+            # The first has replaced the steps but has not committed.
             others.append(asyncio.create_task(api.ask("PUT", f"{BEAM}/capacity", seconds)))
             await asyncio.wait(others, timeout=1)
         return found
@@ -311,7 +311,7 @@ def test_no_more_questions_are_read_at_once_than_may_wait(
             assert (await api.ask("POST", path, body)).status == 503
             goes_on.set()
         assert [task.result().status for task in asked] == [200, 200]
-        # What has been answered makes room.
+        # Answered questions make room for others.
         assert (await api.ask("POST", path, body)).status == 200
 
     api.run(run())

@@ -1,4 +1,4 @@
-"""Old positions go; each terminal's newest stays."""
+"""Old positions are deleted; each terminal's newest stays."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_old_blockages_are_deleted_and_those_that_still_come_are_not(api: Api) -
 
 
 def in_portions(api: Api, statement: str, run: Callable[[], object]) -> list[int]:
-    """Return how many rows each statement of a kind has changed while something ran."""
+    """Return how many rows each statement of a kind changed while `run` ran."""
     found: list[int] = []
 
     def executed(_: object, cursor: Any, text: str, *__: object) -> None:
@@ -164,7 +164,7 @@ def test_plans_of_a_beam_and_their_acknowledgements_go_in_portions(
             ]
             await connection.execute(insert(Acknowledgement), acknowledged)
 
-    # Its own pruning would meanwhile delete the plans, and with them acknowledgements.
+    # The service's own pruning would delete the plans in the meantime, with acknowledgements.
     with served(url, Settings(keep_plans_s=None)) as api:
         body = {"name": "Ka", "forward_capacity_bps": 4_000_000, "return_capacity_bps": 400_000}
         assert api.call("PUT", "/v1/beams/ka-2", body).status == 201
@@ -175,7 +175,7 @@ def test_plans_of_a_beam_and_their_acknowledgements_go_in_portions(
             "DELETE FROM acknowledgement",
             lambda: api.run(prune(api.database, plans.prune_acknowledgements, old)),
         )
-        # The newest plan stays, and so do those who have it; so it does where the beam is planned.
+        # The newest plan stays with its acknowledgements, also where the beam is planned.
         assert sum(pruned) in (28, 35)
         assert max(pruned) == 10
 

@@ -146,7 +146,7 @@ def test_a_foreign_cursor_is_refused(unchanged: Api, cursor: str) -> None:
     for path in ("/v1/beams", f"/v1/terminals/{FIRST}/positions"):
         answer = unchanged.get(f"{path}?cursor={cursor}")
         assert answer.status in (200, 400)
-    # A number is none of a beam's cursors, and a text none of a track's.
+    # A number is not a cursor of beams, and a text not one of tracks.
     assert unchanged.get("/v1/beams?cursor=MQ").status == 400
     assert unchanged.get(f"/v1/terminals/{FIRST}/positions?cursor=ImEi").status == 400
 

@@ -1,4 +1,4 @@
-"""Several processes over one PostgreSQL: each beam is planned by one, and soon by another."""
+"""Several processes over one PostgreSQL: one plans each beam, and another soon takes over."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Replica:
         )
 
     def ask(self, path: str, method: str = "GET", body: object = None) -> Any:
-        """Make a request, and return what is answered."""
+        """Make a request, and return the answer."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port}{path}",
             method=method,
@@ -60,7 +60,7 @@ class Replica:
             return json.load(answer)
 
     def plans(self) -> bool:
-        """Tell whether it is this one that plans the beam."""
+        """Tell whether this process plans the beam."""
         lease = self.ask(f"{BEAM}/lease")
         return f":{self.process.pid}:" in lease.get("holder", "")
 
@@ -91,7 +91,7 @@ def until(claim: Callable[[], T], within_s: float = 60) -> T:
 def replicas(
     server: postgresql.Server, name: str, count: int
 ) -> Iterator[tuple[str, list[Replica]]]:
-    """Run some over a database of their own, with a beam in it."""
+    """Run some processes over a database of their own, with a beam in it."""
     server.sql(f"CREATE DATABASE {name} TEMPLATE template_migrated")
     url = server.url(name)
     arguments = ["token", "create", "tests", "--role", "operator", "--json", "--database", url]
@@ -117,13 +117,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def change(replica: Replica, rate_bps: int) -> None:
-    """Change the beam, so that there has to be a plan with it."""
+    """Change the beam, so that a plan with this rate has to follow."""
     beam = {"name": "Ku 1", "forward_capacity_bps": rate_bps, "return_capacity_bps": 2_000_000}
     replica.ask(BEAM, "PUT", beam)
 
 
 def carries(replica: Replica, rate_bps: int) -> bool:
-    """Tell whether the newest plan has so much capacity."""
+    """Tell whether the newest plan has this capacity."""
     found = replica.ask(f"{BEAM}/plans/forward")["capacity"][0]["rate_bps"]
     return bool(found == rate_bps)
 
@@ -139,7 +139,7 @@ def test_when_the_one_that_plans_is_killed_another_does_within_five_seconds(
         until(lambda: carries(other, 6_000_000), 10)
         holder.send(signal.SIGKILL)
         before = other.newest()
-        # Five seconds by what is set; this machine may be busy.
+        # Five seconds by the settings; this machine may be busy.
         assert lease.LASTS_MS / 1000 + 2 * lease.RETRY_S <= 4
         until(lambda: other.newest() > before and other.plans(), 10)
         change(other, 5_000_000)
@@ -153,7 +153,7 @@ def test_one_that_ends_in_order_gives_the_beam_up_at_once(postgres: postgresql.S
         (other,) = [one for one in running if one is not holder]
         holder.send(signal.SIGTERM)
         assert holder.process.wait(30) == 0
-        # It ended after it gave the lease up, not by its running out.
+        # The process gave the lease up before it ended; the lease did not run out.
         until(other.plans, 2.5)
 
 
@@ -166,7 +166,7 @@ def test_one_that_was_paused_writes_no_plan_under_its_old_lease(
         (other,) = [one for one in running if one is not holder]
         holder.send(signal.SIGSTOP)
         until(other.plans, 10)
-        # The paused one finds this waiting when it wakes, and would plan.
+        # When the paused one wakes, this change waits for it, and it would plan.
         change(other, 6_000_000)
         until(lambda: carries(other, 6_000_000), 10)
         holder.send(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""What gateways post: taken in once, whatever the order, and nobody for another."""
+"""Gateways' reports: taken in once, in any order, and only for their own terminals."""
 
 from __future__ import annotations
 
@@ -232,10 +232,10 @@ def test_the_gateway_that_a_terminal_speaks_by_is_learnt(api: Api) -> None:
     assert (heard_by(FIRST), heard_by(SECOND)) == (HUB, HUB)
     assert api.get(f"/v1/terminals/{FIRST}", headers=tag).status == 200
     taken(api, entry(status(incarnation=2)), node=OTHER_HUB, caller=other)
-    # The gateway that it has left goes on speaking of it.
+    # The gateway that it has left goes on reporting it.
     taken(api, entry(status(link(FIRST, "forward", state="down")), HUB))
     assert (heard_by(FIRST), heard_by(SECOND)) == (OTHER_HUB, HUB)
-    # Nor does what it makes the terminal say take it back.
+    # Nor does a report that it makes in the terminal's name take the terminal back.
     assert "at gateway 2" in refusal(api, status(incarnation=3))
     assert heard_by(FIRST) == OTHER_HUB
 
@@ -421,7 +421,7 @@ def test_of_many_paths_as_many_are_shown_as_a_change_holds(api: Api) -> None:
     taken(api, entry(made))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert [path["path"] for path in one["figures"]["other_paths"]] == paths[1:2]
-    # Of usual ones, all are.
+    # With usual names, all paths are shown.
     made = status(*(link(path=f"path-{n}", figures=figures) for n in range(9)))
     taken(api, entry(made))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
@@ -523,7 +523,7 @@ def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) 
     taken(api, entry(status(link(figures=later))))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert one["figures"] == {**figures, "classes": []}
-    # Of several paths the one that follows the beam's plan comes first.
+    # Of several paths, the one that follows the beam's plan comes first.
     measured = {"capacity_bps": 4_000_000, "reason": "limit"}
     beside = {**link(), **lte, "measured": measured, "figures": {**figures, "rtt_ms": 40}}
     taken(api, entry(status(beside, link(figures=figures, plan_version=3))))
@@ -531,14 +531,14 @@ def test_what_is_known_of_a_link_beyond_plans_is_shown_as_it_was_said(api: Api) 
     seen = {"capacity_bps": 4_000_000, "rtt_ms": 40, "queue_ms": 40, "loss": 0.005}
     assert one["path"] == "satellite"
     assert one["figures"] == {**figures, "other_paths": [{**lte, **seen}]}
-    # A node of an earlier version has been started since.
+    # A node of an earlier version was started since.
     taken(api, entry(status(link())))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert "figures" not in one
 
 
 def test_no_names_of_a_terminal_are_too_long_to_be_told(api: Api) -> None:
-    # In a change each has twelve bytes.
+    # In a change each of these characters takes twelve bytes.
     long, most = "\N{GRINNING FACE}", 2**63 - 1
     classes = [{"name": 32 * long, "streams": most, "backlogged_bytes": most}] * 8
     figures = {

@@ -1,4 +1,4 @@
-"""Rollouts: in stages, stopped by themselves, taken back, and nobody's but who may."""
+"""Rollouts: in stages, stopped automatically, rolled back, and only by those who may."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.control_api.service.test_plan_stream import HUB, serve
 from tests.control_api.service.two_tenants import NORTH, NORTHERN, SOUTHERN, settle
 
 _CHANGE = {"classes": [{"name": "bulk", "weight": 5}]}
-# No stage is held for a time, but where a test says so.
+# Stages are not held for a time, except where a test says so.
 _TERMS = {"name": "heavier bulk", "settings": _CHANGE, "hold_s": 0}
 _MORE = list(range(21, 33))
 
 
 def _fleet(api: Api) -> list[int]:
-    """Have 14 terminals at the hub, of which the first one is a tagged one."""
+    """Put 14 terminals at the hub, of which the first one has a tag."""
     for node in _MORE:
         body = {"beam": "ku-1", "name": f"vehicle {node}"}
         assert api.call("PUT", f"/v1/terminals/{node}", body).status == 201
@@ -65,7 +65,7 @@ def _those(api: Api, number: int, progress: str) -> list[int]:
 
 
 def _says(api: Api, nodes: Iterable[int], state: str, reason: str | None = None) -> None:
-    """Have terminals say what has become of what is set of them now."""
+    """Make terminals report the outcome of their present settings."""
     reports = []
     for place, node in enumerate(nodes):
         version = api.get(f"/v1/terminals/{node}/settings").json["version"]
@@ -126,7 +126,7 @@ def test_the_next_stage_waits_until_the_last_one_has_held(api: Api) -> None:
 
 
 def _past(api: Api, ms: int) -> None:
-    """Have all that has been so far been longer ago."""
+    """Move all times so far into the past."""
 
     async def run() -> None:
         table = RolloutTerminal
@@ -158,7 +158,7 @@ def test_the_first_that_does_not_take_it_stops_it_and_an_operator_decides(
     _advance(api)
     assert _those(api, number, "sent") == []
     assert _set_state(api, number, "paused") == 409
-    # Going on accepts that failure, and no other.
+    # Resuming accepts that failure, but no other.
     assert _set_state(api, number, "running") == 200
     _advance(api)
     assert _those(api, number, "sent") == [SECOND, *_MORE[:9]]
@@ -186,7 +186,7 @@ def test_a_webhook_is_told_once_that_one_has_stopped(url: str) -> None:
         assert (told["event"], told["rollout"]["id"]) == ("stopped", number)
         assert told["rollout"]["name"] == _TERMS["name"]
         assert "the hub was not heard" in told["rollout"]["text"]
-        # It stops again, and is told again.
+        # It stops again, and another message is sent.
         assert _set_state(api, number, "running") == 200
         _advance(api)
         _says(api, [SECOND], "refused", "no such class")
@@ -217,7 +217,7 @@ def test_aborting_restores_what_was_set_before_where_it_is_still_there(api: Api)
     laid = api.get(f"/v1/terminals/{FIRST}/settings").json
     assert laid["classes"] == [{"name": "bulk", "policy": "migrate", "weight": 5}]
     _says(api, [FIRST, 21], "confirmed")
-    # An operator has set something else of it meanwhile.
+    # In the meantime an operator set something else.
     other = {"classes": [{"name": "bulk", "weight": 9}], "paths": []}
     assert api.call("PUT", f"/v1/terminals/{SECOND}/settings", other).status == 200
     assert _set_state(api, number, "aborted", restore=True) == 200
@@ -241,7 +241,7 @@ def test_aborting_without_more_leaves_terminals_as_they_are(api: Api) -> None:
     assert _shown(api, number)["state"] == "aborted"
     assert _progress(api, number) == {FIRST: "sent", SECOND: "pending"}
     assert api.get(f"/v1/terminals/{FIRST}/settings").json["classes"] == _CHANGE["classes"]
-    # Its terminals are free for another one.
+    # Its terminals are free for another rollout.
     _made(api, terminals=[FIRST, SECOND])
 
 
@@ -253,7 +253,7 @@ def test_a_terminal_that_is_away_is_shown_late_and_does_not_hold_up_the_others(a
     _advance(api)
     [first, second, third] = api.get(f"/v1/rollouts/{number}/terminals").json["terminals"]
     assert (first["progress"], first["late"]) == ("sent", True)
-    # The first stage is tried with another one.
+    # The first stage is tried with another terminal.
     assert (second["progress"], second["late"], second["stage"]) == ("sent", False, 1)
     assert third["progress"] == "pending"
     _says(api, [SECOND], "confirmed")
@@ -362,7 +362,7 @@ def test_one_that_fails_holds_up_no_other(api: Api, monkeypatch: pytest.MonkeyPa
         broken.setattr(rollouts, "terms_of", of)
         _advance(api)
     assert (_those(api, first, "sent"), _those(api, second, "sent")) == ([], nodes[2:3])
-    # It goes on as soon as it can.
+    # The rollout continues as soon as it can.
     _advance(api)
     assert _those(api, first, "sent") == nodes[:1]
 

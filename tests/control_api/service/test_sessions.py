@@ -29,7 +29,7 @@ OTHER_PASSWORD = "another long password"  # noqa: S105 - a test's
 
 @pytest.fixture
 def api(url: str) -> Iterator[Api]:
-    """The service with a user `ada`, an operator, and a proxy that is trusted."""
+    """The service with a user `ada`, an operator, and a trusted proxy."""
     with served(url) as running:
         running.add_beam()
         made = running.call("PUT", "/v1/users/ada", USER, caller="administrator")
@@ -38,7 +38,7 @@ def api(url: str) -> Iterator[Api]:
 
 
 class Browser:
-    """A user's browser, as far as cookies go."""
+    """A user's browser, as far as cookies are concerned."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -56,7 +56,7 @@ class Browser:
         return answer
 
     def take(self, answer: Reply, path: str) -> None:
-        """Keep what the answer of a path sets, for the paths beside it (RFC 6265, 5.1.4)."""
+        """Keep the cookie that a path's answer sets, for the paths beside it (RFC 6265, 5.1.4)."""
         (morsel,) = SimpleCookie(answer.headers["Set-Cookie"]).values()
         self._below = morsel["path"] or path.rpartition("/")[0]
         self.cookie = f"{morsel.key}={morsel.value}"
@@ -68,7 +68,7 @@ class Browser:
         return {**shown, **({"Cookie": self.cookie} if self.cookie else {})}
 
     def call(self, method: str, path: str, body: object = None, *, csrf: bool = True) -> Reply:
-        """Make a request, with the cookie where that goes."""
+        """Make a request, with the cookie if its path matches."""
         headers = self.headers(csrf=csrf) if path.startswith(f"{self._below}/") else {}
         return self._api.call(method, path, body, caller=None, headers=headers)
 
@@ -108,7 +108,7 @@ def test_over_tls_the_cookie_is_secure_if_a_trusted_proxy_says_so(api: Api) -> N
     cookie, *attributes = told.headers["Set-Cookie"].split("; ")
     assert cookie.startswith("__Secure-")
     assert "Secure" in attributes
-    # Where there is TLS, a cookie that a page without it could have set counts for nothing.
+    # With TLS, a cookie that a page without TLS could have set is ignored.
     plain = {"Cookie": cookie.removeprefix("__Secure-"), **https}
     assert api.get("/v1/session", caller=None, headers=plain).status == 401
     assert api.get("/v1/session", caller=None, headers={"Cookie": cookie, **https}).status == 200
@@ -131,7 +131,7 @@ def test_a_cookie_alone_changes_nothing(api: Api) -> None:
 
 
 async def _status(api: Api, method: str, path: str, head: bytes, body: bytes = b"") -> int:
-    """Make a request with headers as no client's library sends them; return its status."""
+    """Make a request with headers that client libraries do not send; return its status."""
     reader, writer = await asyncio.open_connection(api.client.host, api.client.port)
     rest = b"Host: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
     length = f"Content-Length: {len(body)}\r\n\r\n".encode()
@@ -291,7 +291,7 @@ def test_another_process_ends_streams_too(api: Api) -> None:
 
 
 def test_whoever_changes_or_removes_a_user_takes_it_before_its_sessions(api: Api) -> None:
-    """In another order, two who do so at once may each wait for the other."""
+    """In another order, two that do so at once might wait for each other."""
     signed_in(api)
     taken: list[str] = []
 
@@ -338,12 +338,12 @@ def test_a_session_ends_when_it_is_not_used_and_at_a_fixed_time(
         clock.advance(1.0)
         lasted += 1.0
         assert lasted < 10
-    # Longer than idleness allows, and not for ever.
+    # Longer than idleness allows, but not for ever.
     assert 4 < lasted <= 6
 
 
 def test_a_session_ends_no_sooner_by_a_use_that_is_stored_late(url: str) -> None:
-    """Another replica stored a later one before."""
+    """Another replica has already stored a later use."""
     with served(url) as api:
         api.call("PUT", "/v1/users/ada", USER, caller="administrator")
 
@@ -368,7 +368,7 @@ def test_a_session_ends_no_sooner_by_a_use_that_is_stored_late(url: str) -> None
 
 class _Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        # It stands still between advances: a busy machine makes nothing expire.
+        # Time stands still between advances, so nothing expires on a busy machine.
         self._now_ns = time.time_ns()
         monkeypatch.setattr(time, "time_ns", lambda: self._now_ns)
 
@@ -406,7 +406,7 @@ def test_failed_tries_are_slowed_and_say_for_how_long(api: Api) -> None:
     refused = Browser(api).sign_in()
     assert refused.status == 429
     assert 0 < int(refused.headers["Retry-After"]) <= 31
-    # Another account is not slowed, and who is signed in stays so.
+    # Another account is not slowed, and existing sessions stay.
     made = api.call("PUT", "/v1/users/bob", USER, caller="administrator")
     assert made.status == 201
     assert Browser(api).sign_in("bob").status == 201
@@ -430,13 +430,13 @@ def test_limits_of_sign_in_are_by_account_and_by_address() -> None:
     taken = [limits.take("ada", "a", 0.0) for _ in range(9)]
     assert taken[:8] == [0.0] * 8
     assert taken[8] == pytest.approx(30.0)
-    # From elsewhere, the account still can; from the same address, other accounts can.
+    # The account can still sign in from elsewhere, and other accounts from the same address.
     assert limits.take("ada", "b", 0.0) == 0.0
     assert limits.take("bob", "a", 0.0) == 0.0
-    # Whoever has many addresses does not have as many tries.
+    # Many addresses do not give as many tries.
     tried = sum(limits.take("ada", f"address {n // 8}", 0.0) == 0 for n in range(400))
     assert tried == 40 - 9
-    # An address that tries many accounts is slowed for all.
+    # An address that tries many accounts is slowed for all of them.
     spread = sum(limits.take(f"account {n}", "a", 0.0) == 0 for n in range(400))
     assert spread == 30 - 9
     assert limits.take("ada", "a", 100_000.0) == 0.0

@@ -1,4 +1,4 @@
-"""What is set of terminals and gateways from afar: by whom, which version, what becomes of it."""
+"""Remote settings of terminals and gateways: who sets them, versions, and outcomes."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_what_becomes_of_it_is_shown_and_an_old_word_changes_nothing(api: 
     assert "reason" not in shown["reported"] or shown["reported"]["reason"] is None
     _, later = await _put(api, {})
     assert later["state"] == "waiting"
-    # Of settings that nobody has set here, and of a terminal that has none.
+    # Reports of settings that were not set here, and of a terminal without settings.
     await _report(api, FIRST, settings=later["version"] + 1_000, applied=True)
     await _report(api, SECOND, settings=1, applied=True)
     assert (await _shown(api))["state"] == "waiting"
@@ -175,7 +175,7 @@ async def test_a_gateway_speaks_for_its_own_terminals_only(api: Api) -> None:
     await serve(api, OTHER_HUB, FIRST)
     _, made = await _put(api, _BODY)
     answer = await _report(api, FIRST, settings=made["version"], applied=True)
-    # A terminal that was heard by another one.
+    # The terminal is at another gateway.
     assert answer["accepted"] + len(answer["refused"]) == 1
     stranger = await _report(api, 4_000, settings=1, applied=True)
     assert len(stranger["refused"]) == 1
@@ -192,7 +192,7 @@ async def test_a_gateway_is_sent_its_own_settings_and_says_what_becomes_of_them(
     assert (made.status, made.json["state"], made.json["gateway"]) == (200, "waiting", HUB)
     assert made.json["terminals"] == _HUB_BODY["terminals"]
     version = made.json["version"]
-    # Nothing of it is for another gateway.
+    # Another gateway gets nothing of it.
     await serve(api, HUB, FIRST)
     await serve(api, OTHER_HUB, SECOND)
     assert (await api.ask("PUT", f"/v1/terminals/{SECOND}/settings", {})).status == 200
@@ -236,5 +236,5 @@ async def test_what_no_gateway_takes_is_refused_here(unchanged: Api, body: dict[
     assert (await unchanged.ask("GET", _OF_HUB)).status == 404
     no_node = "/v1/gateways/0/settings"
     assert (await unchanged.ask("PUT", no_node, {})).status == 404
-    # Nor has a terminal any terminals.
+    # Nor can a terminal have terminals.
     assert (await unchanged.ask("PUT", _PATH, _HUB_BODY)).status == 422

@@ -1,4 +1,4 @@
-"""Settled over the database, in virtual time, with right and wrong predictions and with faults."""
+"""Settlement over the database, in virtual time, with right and wrong predictions and faults."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def assert_lent_as_planned(database: Database, link: Link, lender: str) ->
         for posting in entry.postings
         if entry.kind is Kind.SETTLED and posting.account == lender and posting.bits > 0
     ]
-    # D_r of the paper: 2 Mbit/s for 20 s, of three lenders.
+    # D_r of the paper: 2 Mbit/s for 20 s, from three lenders.
     assert sum(lent) == pytest.approx(40_000_000 / 3, abs=ROUNDING_BITS)
 
 
@@ -125,7 +125,7 @@ def _leaps(count: usage.Count) -> bool:
 async def test_a_fade_that_was_measured_changes_no_bit_of_what_is_lent(
     sqlite: Database, fades_s: int
 ) -> None:
-    """Two lenders send a quarter of the bits on the same capacity; the plans know it."""
+    """Two lenders send a quarter of the bits with the same capacity, and plans account for it."""
     faded = {12: Fraction(1, 4), 13: Fraction(3, 7)}
     beam = SettledBeam(sqlite, AS_EXPECTED, efficiencies=faded, fades_s=fades_s)
     await beam.run()
@@ -309,7 +309,7 @@ async def test_a_plan_that_begins_before_the_last_one_known_counts_from_its_begi
     known = Records(BEAM)
     async with sqlite.reading() as connection:
         await known.unsettled(connection, Link.RETURN, START_MS, START_MS + 21_000)
-    # Made a moment later, with a shorter way to those who follow it.
+    # A plan made a moment later, with a shorter way to its followers.
     await beam.plan(19, owed_bits={DRIVER: -60_000_000, 12: 60_000_000})
     async with sqlite.reading() as connection:
         period = (Link.RETURN, START_MS + 10_000, START_MS + 20_000)

@@ -1,4 +1,4 @@
-"""Slices over REST: their lifecycle, their bounds, and what agents may."""
+"""Slices over REST: their lifecycle, their bounds, and the rights of agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def agent(api: Api) -> str:
 
 
 def desired(api: Api, agent: str) -> dict[str, Any]:
-    """Return what the agent is told, by name."""
+    """Return the slices that the agent is sent, by name."""
     found = api.get(SITE, caller=agent).json["slices"]
     return {one["name"]: one for one in found}
 
@@ -62,11 +62,11 @@ def test_a_slice_lives_from_being_set_to_being_gone(api: Api, agent: str) -> Non
     healed = api.call("POST", "/v1/slices/one/functions/hub/heal")
     told = {one["name"]: one for one in desired(api, agent)["one"]["body"]["functions"]}
     assert (told["names"]["replicas"], told["hub"]["generation"]) == (3, 2)
-    # What is configured anew stays healed.
+    # A new configuration keeps the healed generation.
     again = api.call("PUT", "/v1/slices/one", ground())
     assert again.status == 200
     assert {o["name"]: o["generation"] for o in again.json["functions"]}["hub"] == 2
-    # What is said of an earlier revision is not taken for this one's.
+    # A report of an earlier revision does not count for this one.
     report(api, agent, "one", healed.json["revision"], state="running", containers=[])
     assert state(api) == "waiting"
 
@@ -74,7 +74,7 @@ def test_a_slice_lives_from_being_set_to_being_gone(api: Api, agent: str) -> Non
     last = desired(api, agent)["one"]
     assert last["ending"] is True
     assert api.call("PUT", "/v1/slices/one", ground()).status == 409
-    # That nothing is left is believed of this revision, and from this site.
+    # The report that nothing is left counts only for this revision and from this site.
     report(api, agent, "one", again.json["revision"], state="ended")
     other = {"slices": [{"name": "one", "revision": last["revision"], "state": "ended"}]}
     assert api.call("POST", "/v1/sites/other/slices", other, caller=agent).status == 202
@@ -133,7 +133,7 @@ async def test_of_two_who_change_a_slice_at_once_the_second_is_told(
     change, both = slices.change, asyncio.Barrier(2)
 
     async def together(*given: Any, **more: Any) -> Any:
-        # Both have read how the slice is.
+        # Both have read the slice.
         await both.wait()
         return await change(*given, **more)
 
@@ -158,7 +158,7 @@ def test_a_tenants_operator_has_its_own_slices_and_no_others(api: Api, agent: st
     north = api.run(api.token(Role.OPERATOR, tenant=NORTH))
     made = api.call("PUT", "/v1/slices/mine", vehicle(), caller=north)
     assert made.json["tenant"] == NORTH
-    # Numbers of others are known to be taken, though others are not seen.
+    # Numbers of other tenants' slices count as taken, though those slices are not visible.
     numbers = [one["number"] for one in desired(api, agent).values()]
     assert len(set(numbers)) == len(numbers) == 3
     listed = api.get("/v1/slices", caller=north).json["slices"]

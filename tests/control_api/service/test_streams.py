@@ -1,4 +1,4 @@
-"""A terminal's streams are asked of its gateway when somebody wants to know, and of nobody else."""
+"""A terminal's streams are queried on demand, and only from its gateway."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ANSWERS = f"/v1/gateways/{HUB}/streams"
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let answers come as late as a busy machine has them."""
+    """Allow answers to come as late as on a busy machine."""
     monkeypatch.setattr(questions, "_ANSWERED_WITHIN_S", 60.0)
 
 
 def stream(number: int, **more: object) -> dict[str, object]:
-    """Return a stream as a gateway says it is."""
+    """Return a stream as a gateway reports it."""
     return {
         "id": number,
         "epoch": 0,
@@ -57,7 +57,7 @@ async def followed(by: Api, caller: str = "gateway") -> AsyncIterator[Stream]:
 
 
 async def next_question(events: Stream) -> dict[str, Any]:
-    """Return what the hub is asked next."""
+    """Return the next question to the hub."""
     kind, question = await events.next()
     while kind != "streams":
         kind, question = await events.next()
@@ -71,7 +71,7 @@ Answering = Callable[[dict[str, Any]], dict[str, object] | None]
 async def asked(
     api: Api, answer: Answering, *, path: str = PATH, by: Api | None = None, gateway: int = HUB
 ) -> Reply:
-    """Ask for streams while the hub follows its plans at `by`; return what the asker is told."""
+    """Ask for streams while the hub follows its plans at `by`; return the caller's answer."""
     return await answered(api, api.ask("GET", path), answer, by=by, gateway=gateway)
 
 
@@ -141,7 +141,7 @@ def test_who_is_shown_where_clients_go_is_written_down_and_that_itself_is_not(
 
 
 async def test_the_longest_answer_there_may_be_comes_whole_and_in_order(api: Api) -> None:
-    # In JSON of ASCII each of these takes twelve bytes.
+    # In ASCII JSON each of these characters takes twelve bytes.
     name, most = "\N{SATELLITE ANTENNA}", 2**63 - 1
     counts = dict.fromkeys(("epoch", "age_ms", "forward_bytes", "return_bytes"), most)
     counts |= dict.fromkeys(("waiting_bytes", "unread_bytes"), most)
@@ -181,7 +181,7 @@ async def test_who_asks_a_gateway_with_too_many_questions_is_told_at_once(api: A
         asking = asyncio.create_task(api.ask("GET", PATH))
         question = await next_question(events)
         body = {"questions": ["0" * 16, question["question"]]}
-        # Nobody refuses for another gateway.
+        # A gateway cannot refuse for another one.
         others = f"/v1/gateways/{OTHER_HUB}/streams/refused"
         assert (await api.ask("POST", others, body, caller="gateway")).status == 403
         assert (await api.ask("POST", others, body)).status == 200

@@ -1,4 +1,4 @@
-"""Tags of terminals: set by operators, of the whole and of a tenant, and asked for."""
+"""Tags of terminals: set by operators of the whole and of a tenant, and used in queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants: made and deleted, vehicles that move between them, and what their events tell."""
+"""Tenants: making and deleting them, vehicles that move between them, and their events."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_tenant_that_a_vehicle_comes_to_meanwhile_stays(
     async def deleted_meanwhile(*given: Any, **named: Any) -> Any:
         deleting = api.ask("DELETE", "/v1/tenants/east", caller="administrator")
         deletions.append(asyncio.create_task(deleting))
-        # It has to wait for what is under way; if it does not, it is done by then.
+        # The deletion has to wait for the change in progress; otherwise it is done by then.
         await asyncio.wait(deletions, timeout=0.5)
         return await put(*given, **named)
 
@@ -144,7 +144,7 @@ def test_a_tenant_sees_what_it_may_of_a_beam(api: Api) -> None:
     for link, capacity in (("forward", 8_000_000), ("return", 2_000_000)):
         mine, others = shares[link]["own"], shares[link]["others"]
         assert mine["terminals"] == 1
-        # Amounts are whole bits of a period that is cut out of a plan.
+        # Amounts are whole bits of a period that is a part of a plan.
         assert 0 < mine["rate_bps"] + others["rate_bps"] <= capacity + 2
         assert whole[link]["own"]["terminals"] == 4
         assert whole[link]["others"]["terminals"] == 0
@@ -164,7 +164,7 @@ def test_a_tenant_is_told_what_maintenance_leaves_of_a_beam(api: Api) -> None:
     shown = api.get("/v1/beams/ku-1/capacity", caller=viewer)
     assert shown.json == api.get("/v1/beams/ku-1/capacity").json
     assert shown.json["forward_now_bps"] == 3_000_000
-    # What it is that takes the rest is not theirs to see.
+    # They may not see what takes the rest.
     assert api.get("/v1/interventions", caller=viewer).json["interventions"] == []
 
 
@@ -184,7 +184,7 @@ def test_a_tenants_events_are_those_of_its_vehicles(api: Api) -> None:
             await api.ask("POST", "/v1/positions", {"positions": both})
             await api.ask("PUT", "/v1/beams/other", {**BEAM, "name": "other beam"})
             await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(SOUTH))
-            # It comes, and goes again.
+            # The vehicle comes, and goes again.
             await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(NORTH, "guest"))
             await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(SOUTH, "gone"))
             await api.ask("POST", "/v1/positions", {"positions": [position(SOUTHERN, 77.7)]})
@@ -239,11 +239,11 @@ def test_a_tenant_sees_nothing_of_a_vehicle_from_before_it_was_its_own(
     assert seen(NORTH) == []
     at = rfc3339(moment_of(now_ms() + 1_000))
     done(api, "POST", track, {"time": at, "longitude": 66.6, "latitude": 1.0})
-    # To be given to whose it is already changes nothing.
+    # Giving it to its present tenant changes nothing.
     move(NORTH)
     assert seen(NORTH) == [66.6]
     assert seen("operator") == [SOUTHERN_LONGITUDE, 66.6]
-    # What the former one has seen does not come back with it.
+    # Records from the first time with this tenant do not come back.
     move(SOUTH)
     assert SOUTHERN_LONGITUDE not in seen(SOUTH)
 
@@ -293,7 +293,7 @@ def test_no_tenant_goes_on_from_before_its_vehicles_were_known() -> None:
         text = {"kind": "positions", "event_id": name, "positions": [{"terminal": 1}]}
         events.tell(json.dumps(text))
 
-    # As a replica hears them that has just begun: a follower may know them from another one.
+    # As in a replica that has just started: a follower may know these events from another one.
     for name in ("first", "second"):
         tell(name)
     events.know_tenants({1: "north"})
@@ -349,13 +349,13 @@ def test_who_follows_one_vehicle_of_a_tenant_is_told_that_it_is_gone() -> None:
 
 @pytest.mark.parametrize("table", [Alert, Blockage, LinkUsage, PredictedBlockage])
 def test_rows_of_a_tenant_are_found_by_its_vehicles(table: type[Base]) -> None:
-    # Else all rows would be looked at, of whomever they are.
+    # Otherwise the rows of all tenants would be scanned.
     assert "terminal IN (SELECT" in str(scope.restricted(select(table.__table__), NORTH))
 
 
 @pytest.fixture(scope="module")
 def counted(unchanged: Api) -> Api:
-    """What both tenants have, for tests that only read it."""
+    """The service with data of both tenants, for tests that only read it."""
     settle(unchanged)
     return unchanged
 

@@ -1,4 +1,4 @@
-"""Terminals as a file: looked at first, taken as a whole or not at all, and downloaded."""
+"""Terminals as a file: previewed, applied as a whole or not at all, and downloaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vector tiles over REST: taken in as a whole, given one by one, gone with their map."""
+"""Vector tiles over REST: stored as a whole, served one by one, deleted with their map."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def content(name: str = "x") -> bytes:
 
 
 def text(tile: Any, packed: bytes) -> bytes:
-    """Return a text of a sequence, whatever is in it."""
+    """Return a text of a sequence, with any content."""
     return json.dumps({"tile": tile, "content": base64.b64encode(packed).decode()}).encode() + b"\n"
 
 
@@ -139,7 +139,7 @@ def test_a_map_that_is_replaced_or_deleted_takes_its_tiles_along(api: Api) -> No
     assert api.call("DELETE", "/v1/maps/town").status == 204
     assert described(api) == {}
     assert api.call("DELETE", "/v1/maps/town").status == 404
-    # The service may have pruned some of them by itself.
+    # The service itself may have pruned some of them.
     by_itself = api.service._metrics.tiles_pruned
     assert api.run(prune(api.database, tilesets.prune, 0)) + by_itself._value.get() == 3
     assert stored(api) == (0, 0)
@@ -278,7 +278,7 @@ def test_what_is_too_large_or_stands_still_is_refused(
 async def half_sent(
     api: Api, ground: bytes
 ) -> tuple[asyncio.Task[aiohttp.ClientResponse], asyncio.Event, Reply]:
-    """Begin to send a set; return the sending, what lets it go on, and another's refusal."""
+    """Begin to send a set; return the request, what lets it go on, and another's refusal."""
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -290,7 +290,7 @@ async def half_sent(
     path = "/v1/maps/town/tiles"
     first = asyncio.create_task(api.client.put(path, data=slow(), headers=headers))
     await began.wait()
-    # What the first one has sent has to have come.
+    # The first one's data has to have arrived.
     for _ in range(100):
         second = await api.ask("PUT", path, text([5, 1, 1], content()), content_type=KIND)
         if second.status == 503:
@@ -344,7 +344,7 @@ def test_an_extract_is_imported_with_its_tiles(url: str, tmp_path: Path) -> None
         return told
 
     def tiles() -> dict[str, Any]:
-        # Not while something is imported: SQLite has one process that writes.
+        # Not during an import: SQLite has only one writer.
         with served(url) as api:
             return described(api)
 

@@ -1,4 +1,4 @@
-"""What links carried comes out right whatever the order of reports, and never twice."""
+"""Links' usage is counted correctly for any order of reports, and never twice."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_idle_link_is_complete_with_a_report_each_ten_seconds_and_a_busy_one_
 ) -> None:
     take(api, [counted(10.1 * n + offset, 700 * n) for n in range(10)])
     assert all(bucket.complete for bucket in read(api, 20, 80))
-    # When between two reports a busy link sent is not known.
+    # It is unknown when, between two reports, a busy link sent.
     busy = [counted(10.1 * n + offset, 70_000 * n, terminal=SECOND) for n in range(10)]
     take(api, busy)
     assert not any(bucket.complete for bucket in read(api, 20, 80, SECOND))

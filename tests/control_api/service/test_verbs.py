@@ -109,7 +109,7 @@ def test_a_rollout_is_made_shown_paused_resumed_and_aborted(shell: Shell, tmp_pa
     for verb, state in (("pause", "paused"), ("resume", "running")):
         shell("rollout", verb, number)
         assert json.loads(shell("rollout", "show", number, "--json"))["state"] == state
-    # Whether to restore has to be said.
+    # The caller has to say whether to restore.
     shell("rollout", "abort", number, status=2)
     shell("rollout", "abort", number, "--keep")
     assert "aborted" in shell("rollout", "show", number)

@@ -1,4 +1,4 @@
-"""Each operation of the OpenAPI document, asked by each role, of the whole and of a tenant."""
+"""Each operation of the OpenAPI document, called by each role, of the whole and of a tenant."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tests.control_api.service.two_tenants import (
 )
 
 _TABLE = Path(__file__).parents[3] / "docs" / "access.md"
-# What tells of the south.
+# Texts that reveal the south's data.
 MARKS = (SOUTH, str(SOUTHERN), str(SOUTHERN_LONGITUDE))
-# Nothing has these names, so asking does no harm.
+# Nothing has these names, so requests do no harm.
 _NOTHING = {
     "beam": "ku-1",
     "obstruction": "none",
@@ -69,14 +69,14 @@ class Operation:
     takes_terminal: bool
 
     def path_for(self, terminal: int | None) -> str:
-        """Return its path for a vehicle, in the path or, where it takes one, in the query."""
+        """Return its path for a vehicle, which is in the path or, if it takes one, in the query."""
         path = self.path.format(terminal=terminal, **_NOTHING)
         in_query = terminal is not None and self.takes_terminal and "{terminal}" not in self.path
         return f"{path}?terminal={terminal}" if in_query else path
 
 
 def operations(api: Api) -> list[Operation]:
-    """Return those that need a token or a session."""
+    """Return the operations that need a token or a session."""
     document = api.get("/openapi.json", caller=None).json
     return [
         Operation(
@@ -94,11 +94,11 @@ def operations(api: Api) -> list[Operation]:
 
 
 def denial(one: Operation, who: Who, terminal: int | None) -> int | None:
-    """Return the status that the declarations make of a request; None if it is not denied."""
+    """Return the status with which a request must be denied; None if it must not."""
     if who.role not in one.roles:
         return 403
     if who.role is Role.TERMINAL and one.takes_terminal and terminal not in (None, NORTHERN):
-        # A terminal sees and reports its own only.
+        # A terminal sees and reports only its own data.
         return 403
     if who.tenant is not None and one.tenancy == "whole":
         return 403
@@ -111,7 +111,7 @@ def denial(one: Operation, who: Who, terminal: int | None) -> int | None:
 
 
 async def status_of(api: Api, one: Operation, path: str, token: str) -> int:
-    """Ask, with a body that is never whole, and return the status; a stream is not read."""
+    """Make a request with an incomplete body; return the status; a stream is not read."""
     body = "{}" if one.method in ("PUT", "POST") else None
     headers = {**api.headers(token), "Content-Type": "application/json"}
     async with api.client.request(one.method, path, data=body, headers=headers) as answer:
@@ -128,7 +128,7 @@ def test_each_pair_of_role_and_operation_is_allowed_or_denied_as_declared(api: A
                     continue
                 expected = denial(one, who, terminal)
                 if expected is None and one.method == "DELETE" and "{terminal}" in one.path:
-                    # It would delete what the next one asks for.
+                    # It would delete the target of the next request.
                     continue
                 path = one.path_for(terminal)
                 status = api.run(status_of(api, one, path, who.token))
@@ -157,7 +157,7 @@ def test_each_table_has_a_rule_for_tenants() -> None:
 
 
 def reads(api: Api) -> Iterator[Operation]:
-    """Yield what is read at once."""
+    """Yield the operations that are read at once."""
     return (one for one in operations(api) if one.method == "GET" and not one.streams)
 
 
@@ -177,7 +177,7 @@ def test_nothing_that_a_tenant_reads_tells_of_another(api: Api) -> None:
                 elif terminal != SOUTHERN:
                     leaked = [mark for mark in MARKS if mark in text]
                     assert not leaked, (str(who), path, text)
-    # All of it is there, and is told to those who may know.
+    # All of it exists, and is shown to callers that may see it.
     assert told == set(MARKS)
 
 
@@ -225,7 +225,7 @@ def test_ids_and_cursors_of_any_kind_read_nothing_of_another_tenant(api: Api) ->
         answer = api.get(f"{one.path.format(**quoted)}?{text}", caller=who.token)
         assert answer.status < 500, answer.text
         if answer.status < 300:
-            # An error may say again what was asked for.
+            # An error may repeat the requested ids.
             assert not [mark for mark in MARKS if mark in answer.text], answer.text
 
     fuzz()

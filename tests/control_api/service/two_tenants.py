@@ -11,7 +11,7 @@ from underpass_control.roles import Role
 from tests.control_api.functions.examples import vehicle
 from tests.control_api.service.api import Api, now_ms
 
-# Numbers and names of the southern ones are found nowhere else, so a leak is seen by them.
+# The south's numbers and names occur nowhere else, so they reveal a leak.
 NORTHERN, SOUTHERN = 41, 9_876_501
 NORTH, SOUTH = "north", "south-secret"
 SOUTHERN_LONGITUDE = 9.87651
@@ -31,7 +31,7 @@ class Who:
 
 
 def settle(api: Api) -> None:
-    """Make both tenants, with vehicles, users and what these report."""
+    """Make both tenants, with vehicles, users and reports."""
     for tenant in (NORTH, SOUTH):
         done(api, "PUT", f"/v1/tenants/{tenant}", {"name": tenant}, caller="administrator")
     for node, tenant, longitude in (
@@ -72,7 +72,7 @@ def callers(api: Api) -> list[Who]:
 
 
 def done(api: Api, method: str, path: str, body: object, **options: Any) -> Any:
-    """Make a request that has to be answered with success; return the JSON."""
+    """Make a request that has to succeed; return the JSON."""
     answer = api.call(method, path, body, **options)
     assert answer.status < 300, (path, answer.text)
     return answer.json if answer.text else None

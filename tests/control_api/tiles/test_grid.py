@@ -1,4 +1,4 @@
-"""Where things are on the grid of tiles, and what of them is in each tile."""
+"""Positions on the grid of tiles, and the pieces of geometries in each tile."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_an_area_fills_the_tiles_within_it_and_keeps_its_hole() -> None:
 )
 def test_the_pieces_of_a_line_are_the_line(places: list[tuple[float, float]], zoom: int) -> None:
     line = shapely.LineString(places)
-    # A tile draws once what goes there and back.
+    # A tile draws a line that goes there and back only once.
     if line.length < 0.1 or shapely.unary_union(line).length < 0.99 * line.length:
         return
     (whole,) = projected(line)
@@ -154,5 +154,5 @@ def test_small_areas_come_in_where_they_can_be_seen() -> None:
 
     assert min(zooms(1.0)) == 4
     assert 9 <= min(zooms(0.005)) <= 12
-    # At the last zoom everything is: it is shown enlarged.
+    # The last zoom has everything, since it is shown enlarged.
     assert zooms(0.0001) == {13}

@@ -1,4 +1,4 @@
-"""Tiles of extracts: what is drawn, as what, wound and cut as the specification asks."""
+"""Tiles of extracts: which objects are drawn as which kinds, wound and cut as specified."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(path: Path, *ways: Drawn) -> dict[Tile, dict[str, Any]]:
 
 
 def tiles_of(path: Path) -> dict[Tile, dict[str, Any]]:
-    """Return an extract's tiles, decoded, by the grid's axes."""
+    """Return an extract's tiles, decoded, with the grid's axes."""
     with Tiles(path) as tiles:
         return {one.tile: decoded(gzip.decompress(one.content)) for one in tiles}
 
@@ -43,7 +43,7 @@ def decoded(content: bytes) -> dict[str, Any]:
 
 
 def classes(tiles: dict[Tile, dict[str, Any]], zoom: int, layer: str) -> set[str]:
-    """Return what a layer has at a zoom."""
+    """Return the classes in a layer at a zoom."""
     return {
         one["properties"]["class"]
         for tile, layers in tiles.items()
@@ -227,7 +227,7 @@ def test_a_hostile_extract_costs_no_more_than_its_bytes(
         f'<node id="{number}" version="1" lon="{lon}" lat="{lat}"/>'
         for number, (lon, lat) in enumerate(corners, 1)
     )
-    # A sea that half of the Earth is, and a way that is a point, one without nodes, one unknown.
+    # A sea of half the Earth, a way that is a point, one without nodes, and one of unknown nodes.
     ways = [[1, 2, 3, 4, 1], [1, 1, 1], [], [98, 99]]
     tags = ('natural" v="water', 'highway" v="motorway', *['highway" v="motorway'] * 2)
     made_ways = "".join(
@@ -256,7 +256,7 @@ def test_a_tile_with_too_much_in_it_loses_what_comes_last(monkeypatch: pytest.Mo
 def test_memory_holds_a_tile_and_not_the_map(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What is written at once is more than such small maps have.
+    # A write takes more rows than such small maps have.
     monkeypatch.setattr(making, "_AT_ONCE", 50)
 
     def peak(count: int) -> int:
