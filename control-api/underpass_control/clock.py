@@ -6,7 +6,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-# Of the last measurements the one with the shortest delay counts (RFC 5905, § 10).
+# Of this many last measurements, the one with the shortest delay counts (RFC 5905, § 10).
 _KEPT = 8
 # Offsets below this plus the error of the measurement count as 0.
 _NOISE_MS = 20.0

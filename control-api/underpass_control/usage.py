@@ -50,7 +50,7 @@ class Seen:
     last: Point
     seen: int
     blocked: int
-    # None: nobody has told it.
+    # None: not set by a modem or an operator.
     efficiency: float | None
 
     @classmethod

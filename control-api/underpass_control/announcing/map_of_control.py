@@ -87,7 +87,7 @@ class MapOfControl:
 
     def _check(self) -> None:
         """Make sure that a faulty service cannot make us read for ever."""
-        # Empty pages count, too.
+        # Empty pages count too.
         count = sum(max(1, len(page.obstructions)) for page in self._read.values())
         if self._cursor in self._read or count > MAX_FEATURES:
             raise RefusedError(200, "the control service's map has no end")

@@ -1,4 +1,4 @@
-"""What the API takes and gives of users, sessions, tokens, tenants and the log of changes."""
+"""The API's models of users, sessions, tokens, tenants and the log of changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from underpass_control.http.models import Instant, Model, Name, NodeNumber, Page
 UserName = Annotated[str, Field(pattern=f"^{USER_NAME.pattern}$")]
 UserRole = Literal["viewer", "operator", "administrator"]
 TokenRole = Literal["viewer", "operator", "administrator", "gateway", "terminal", "agent"]
-# A new one; its length is checked once more after normalisation.
+# A new password; its length is checked again after normalisation.
 NewPassword = Annotated[
     str,
     Field(
@@ -23,7 +23,7 @@ NewPassword = Annotated[
         json_schema_extra={"format": "password"},
     ),
 ]
-# One that is to be verified: whatever somebody types.
+# A password to be verified: anything that a user types.
 ShownPassword = Annotated[
     str, Field(max_length=passwords.LONGEST, json_schema_extra={"format": "password"})
 ]
@@ -52,9 +52,9 @@ class Session(Model):
     tenant: TenantId | None = None
     node: NodeNumber | None = None
     expires: Instant | None = None
-    # Of a user who signs in by a provider: which.
+    # For a user who signs in by a provider: that provider.
     issuer: str | None = None
-    # Of a user: what each changing request shows in `X-CSRF-Token`.
+    # For a user: the value of `X-CSRF-Token` in each request that changes something.
     csrf_token: str | None = None
 
 
@@ -82,7 +82,7 @@ class User(Model):
     created: Instant
     # The provider that the user signs in by; without it, by password.
     issuer: str | None = None
-    # What `If-Match` may show, within quotes: then it is changed or removed only if it still is so.
+    # The value, in quotes, for `If-Match`, by which only this state is changed or removed.
     revision: int
 
 
@@ -99,9 +99,9 @@ class TokenBody(Model):
     name: Name
     role: TokenRole
     tenant: TenantId | None = None
-    # The node that a gateway or terminal is; a terminal's needs it.
+    # The node number of a gateway or terminal; required for a terminal's token.
     node: NodeNumber | None = None
-    # Without it, valid until revoked.
+    # Without it, the token is valid until revoked.
     expires: Instant | None = None
 
 

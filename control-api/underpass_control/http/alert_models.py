@@ -1,4 +1,4 @@
-"""What the API takes and gives of alerts, their rules, and the webhooks that are told."""
+"""The API's models of alerts, their rules, and the webhooks that receive them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AlertRuleBody(Model):
     for_s: Annotated[float, Field(ge=0, le=MOST_WAIT_S, allow_inf_nan=False)] = 0
     keep_firing_for_s: Annotated[float, Field(ge=0, le=MOST_WAIT_S, allow_inf_nan=False)] = 60
     version: SoftwareVersion | None = None
-    # Without it, for all beams.
+    # Without it, the rule is for all beams.
     beam: BeamId | None = None
 
     @model_validator(mode="after")
@@ -76,7 +76,7 @@ class Alert(Model):
     text: str
     since: Instant
     resolved: Instant | None = None
-    # Callers of a tenant are not told by whom.
+    # A tenant's callers do not see by whom.
     acknowledged_by: str | None = None
     acknowledged: Instant | None = None
 

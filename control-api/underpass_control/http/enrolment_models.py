@@ -1,4 +1,4 @@
-"""What the API takes and gives of enrolments and certificates."""
+"""The API's models of enrolments and certificates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Enrolment(Model):
     created: Instant
     expires: Instant
     revoked: Instant | None = None
-    # When it was used, and by which key: the SHA-256 of its SubjectPublicKeyInfo.
+    # When it was used, and the SHA-256 of the SubjectPublicKeyInfo of the key that used it.
     used: Instant | None = None
     key_sha256: str | None = None
 

@@ -1,4 +1,4 @@
-"""Where a beam is received: an area of GeoJSON (RFC 7946)."""
+"""The area in which a beam is received, as GeoJSON (RFC 7946)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-# Of all rings together: every list of beams has all footprints.
+# The most positions of all rings together: every list of beams has all footprints.
 MOST_POSITIONS = 1_000
 
 

@@ -1,4 +1,4 @@
-"""What the API takes and gives of interventions: what operators set against the planner."""
+"""The API's models of interventions, by which operators overrule the planner."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class _Settable(Model):
     """What may be changed later, too."""
 
     until: Instant | None = None
-    # Of a rate, what the terminal has; of a beam's maintenance, what the beam still carries.
-    # Without it, that link is as it would be otherwise.
+    # For a rate, the terminal's rate; for a beam's maintenance, the remaining capacity. Without a
+    # value, that link is unchanged.
     forward_bps: Rate | None = None
     return_bps: Rate | None = None
     note: Name | None = None
@@ -33,7 +33,7 @@ class InterventionBody(_Settable):
     kind: KindName
     beam: BeamId | None = None
     terminal: NodeNumber | None = None
-    # `from` is a word of Python's.
+    # `from` is a keyword of Python.
     from_: Annotated[Instant | None, Field(alias="from")] = None
     blockage: BlockageNumber | None = None
 
@@ -61,7 +61,7 @@ class InterventionBody(_Settable):
         return self
 
 
-# By kind: the members that it needs, and those that it may have, beside `note`.
+# By kind: the members that it needs, and those that it may have in addition to `note`.
 _MEMBERS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "freeze": (frozenset({"beam", "until"}), frozenset({"from_"})),
     "rate": (frozenset({"terminal", "until"}), frozenset({"from_", "forward_bps", "return_bps"})),
@@ -90,17 +90,17 @@ class Intervention(_Settable):
     id: int
     kind: KindName
     state: Literal["ahead", "in force", "ended"]
-    # Of a terminal's: the beam that it is in now.
+    # For a terminal's intervention: its present beam.
     beam: BeamId
     terminal: NodeNumber | None = None
     from_: Annotated[Instant, Field(alias="from")]
-    # Of a withdrawal: the blockage, as it is predicted now.
+    # For a withdrawal: the blockage, as predicted now.
     obstruction: str | None = None
     entry: Instant | None = None
     exit: Instant | None = None
     set_by: str | None = None
     set_at: Instant
-    # What `If-Match` has to show, within quotes, to change or release it.
+    # The value, in quotes, that `If-Match` needs to change or release it.
     revision: int
 
 

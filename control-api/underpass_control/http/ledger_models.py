@@ -1,6 +1,7 @@
-"""What the API takes and gives of the ledger and of fairness.
+"""The API's models of the ledger and of fairness.
 
-Amounts of the ledger, and of plans, are bits of capacity: what the beam carries at efficiency 1.
+Amounts of the ledger and of plans are bits of capacity: bits that the beam carries at
+efficiency 1.
 """
 
 from __future__ import annotations

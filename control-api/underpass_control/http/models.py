@@ -1,4 +1,4 @@
-"""What the API takes and gives.
+"""The API's models.
 
 Times are UTC, RFC 3339, kept to the millisecond; rates bit/s; positions WGS 84 in degrees; speeds
 m/s; headings degrees from true north.
@@ -26,10 +26,10 @@ _FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 Rate = Annotated[int, Field(ge=0, le=MOST_BPS)]
 NodeNumber = Annotated[int, Field(ge=1, le=MOST_NODE)]
-# Without control characters: PostgreSQL stores no NUL, and nobody wants the others.
+# Without control characters: PostgreSQL stores no NUL, and the others have no use.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 BeamId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-# Begins and ends with something to see.
+# Begins and ends with a visible character.
 Tag = Annotated[
     str,
     Field(
@@ -37,7 +37,7 @@ Tag = Annotated[
         pattern=r"^[^\s;,\x00-\x1f\x7f]([^;,\x00-\x1f\x7f]*[^\s;,\x00-\x1f\x7f])?$",
     ),
 ]
-# Visible ASCII: it is a version, and compared as it is.
+# Visible ASCII, since it is a version and compared without changes.
 SoftwareVersion = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
 SatelliteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")]
 TenantId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -50,7 +50,7 @@ Accuracy = Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)]
 
 
 def _counted(moment: datetime) -> datetime:
-    # What lies outside could not be shown again in UTC.
+    # Times outside of these years could not be shown in UTC.
     if not _FIRST_YEAR <= moment.year <= LAST_YEAR:
         raise ValueError(f"the year is not within {_FIRST_YEAR} and {LAST_YEAR}")
     return moment
@@ -88,14 +88,14 @@ class BeamBody(Model):
     forward_capacity_bps: Rate
     return_capacity_bps: Rate
     one_way_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = 300
-    # What a terminal in a fade has its fair share of: symbols, so that the fade is its own, or
-    # bits, so that all bear it.
+    # The unit in which fair shares are equal: with symbols, a fade costs only its terminal; with
+    # bits, it costs all terminals.
     fair_share: Literal["symbols", "bits"] = "symbols"
-    # The OpenSAND NCC that shares out the return link.
+    # The OpenSAND NCC that allocates the return link.
     opensand: Ncc | None = None
-    # The satellite that its terminals use: obstructions of others do not count.
+    # The satellite that its terminals use; obstructions of other satellites do not count.
     satellite: SatelliteName | None = None
-    # Where it is received, for people: nothing is planned by it.
+    # The area in which it is received, for display only.
     footprint: Footprint | None = None
 
 
@@ -122,11 +122,11 @@ class TerminalBody(Model):
     forward_maximum_bps: Rate | None = None
     return_minimum_bps: Rate = 0
     return_maximum_bps: Rate | None = None
-    # The gateway that serves it; without it, the one that its reports come by.
+    # The gateway that serves it; by default, the one that its reports come by.
     gateway: NodeNumber | None = None
-    # Whose vehicle it is.
+    # The tenant that owns the vehicle.
     tenant: TenantId = "default"
-    # The satellite terminal that it is to the beam's NCC.
+    # Its satellite terminal id at the beam's NCC.
     opensand_id: Annotated[int, Field(ge=0, le=MOST_ST_ID)] | None = None
 
 
@@ -319,10 +319,10 @@ class LinkFiguresShown(Model):
     queue_ms: int
     # Part of the packets that the link loses by itself.
     loss: float
-    # What the sending node keeps for the other end.
+    # The bundles that the sending node stores for the other end.
     stored_bundles: int
     stored_bytes: int
-    # Those with streams or a backlog.
+    # The classes with streams or a backlog.
     classes: list[ClassFiguresShown]
     # Absent where the beam's path is the only one.
     other_paths: list[OtherPathShown] | None = None
@@ -351,14 +351,14 @@ class LinkState(Model):
     rate_bps: int | None = None
     plan: int | None = None
     # Bits per unit of the beam's capacity in the present MODCOD, and whether a modem or an operator
-    # has told it.
+    # set it.
     efficiency: float
     efficiency_told: bool
-    # What the link was measured to carry, bit/s of IP bytes, and what that goes back to; absent
-    # while nothing has shown that it carries less than is allowed.
+    # The measured capacity of the link, in bit/s of IP bytes, and the basis of that; absent until a
+    # measurement has shown that it carries less than is allowed.
     capacity_bps: int | None = None
     capacity_reason: str | None = None
-    # How far the node's clock is ahead of the service's, and whether it is synchronised itself.
+    # How far the node's clock is ahead of the service's, and whether the node's is synchronised.
     clock_offset_ms: int | None = None
     synchronised: bool
     # Absent from nodes of earlier versions.
@@ -380,9 +380,9 @@ class Carried(Model):
     node: NodeNumber
     path: str
     time: Instant
-    # As a modem or an operator has told it.
+    # As set by a modem or an operator.
     efficiency: float | None = None
-    # As its node has measured it, bit/s of IP bytes, and what that goes back to.
+    # As measured by its node, in bit/s of IP bytes, and the basis of that.
     capacity_bps: int | None = None
     capacity_reason: str | None = None
 
@@ -426,10 +426,10 @@ class Blockage(Model):
     id: int | None = None
     obstruction: str | None = None
     confidence: float | None = None
-    # When it was first expected, and the fix or announcement that it goes back to.
+    # When it was first expected, and the time of the fix or announcement that it is based on.
     first: Instant | None = None
     based_on: Instant | None = None
-    # With a tenth it has begun, or ended, by the first of these moments; with nine by the second.
+    # The quantiles 0.1 and 0.9 of its entry and of its exit.
     entry_p10: Instant | None = None
     entry_p90: Instant | None = None
     exit_p10: Instant | None = None
@@ -453,7 +453,7 @@ class AnnouncementBody(Model):
 
     entry: Instant
     duration_ms: Annotated[int, Field(ge=1, le=3_600_000)]
-    # 0: it will not come, whatever was said before.
+    # 0 withdraws earlier announcements: it will not come.
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
     # Without it, now.
     announced: Instant | None = None

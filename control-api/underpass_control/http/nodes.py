@@ -1,4 +1,4 @@
-"""What nodes say of themselves: their software, and how long their certificates are good for."""
+"""Nodes' reports about themselves: their software, and the expiry of their certificates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the API takes and gives of plans, capacity and leases.
+"""The API's models of plans, capacity and leases.
 
-Times of plans are those of sending, at the node that sends on the link. Amounts are bits of
-capacity: what the beam carries at efficiency 1.
+Times of plans are times of transmission at the node that sends on the link. Amounts are bits of
+capacity: bits that the beam carries at efficiency 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from underpass_control.http.models import BeamId, Instant, Model, NodeNumber, Pa
 LinkName = Literal["forward", "return"]
 State = Literal["fair", "borrowing", "lending", "repaying", "repaid", "blocked"]
 MOST_STEPS = 1_000
-# What a question may cost: planning takes ever longer with them.
+# Bounds of a question, since the cost of planning grows with these numbers.
 MOST_WHAT_IF_STEPS = 100
 MOST_WHAT_IF_BLOCKAGES = 200
 MOST_WHAT_IF_TERMINALS = 10_000
@@ -27,7 +27,7 @@ DelayMs = Annotated[int, Field(ge=0, le=10_000)]
 class Step(Model):
     """What a link carries from a time on, until the next step."""
 
-    # `from` is a word of Python's.
+    # `from` is a keyword of Python.
     from_: Annotated[Instant, Field(alias="from")]
     rate_bps: Rate
 
@@ -70,7 +70,7 @@ class Line(Model):
 
     terminals: list[NodeNumber]
     guaranteed_bps: int
-    # Bits per unit of capacity that the plan goes by.
+    # The efficiency that the plan assumes: bits per unit of capacity.
     efficiency: float
     segments: list[Segment]
 
@@ -158,7 +158,7 @@ class WhatIfTerminal(Model):
     weight: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     minimum_bps: Rate | None = None
     maximum_bps: Rate | None = None
-    # Without it, as at the present plan; `greedy` takes whatever it gets.
+    # Without it, as in the present plan; `greedy`: the terminal can use any rate.
     demand_bps: Rate | None = None
     greedy: bool = False
     efficiency: Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)] | None = None
@@ -183,7 +183,7 @@ class WhatIfBody(Model):
         None
     )
     terminals: list[WhatIfTerminal] = Field(default_factory=list, max_length=MOST_WHAT_IF_TERMINALS)
-    # Instead of all that are expected.
+    # Replaces all expected blockages.
     blockages: Annotated[list[WhatIfBlockage], Field(max_length=MOST_WHAT_IF_BLOCKAGES)] | None = (
         None
     )

@@ -1,4 +1,4 @@
-"""What the API takes and gives of rollouts."""
+"""The API's models of rollouts."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Span = Annotated[float, Field(ge=0, le=_MOST_S, allow_inf_nan=False)]
 class RolloutTerms(Model):
     """In which stages a change is made, and when the next one begins."""
 
-    # The terminals of each stage but the last, which has all others.
+    # The number of terminals of each stage except the last, which has all others.
     stages: list[Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
         default=[1, 10], max_length=_MOST_STAGES
     )
-    # For how long all of the stages so far have to have confirmed it.
+    # How long all stages so far have to have confirmed it before the next one begins.
     hold_s: Span = 300
-    # A terminal that says nothing for so long is waited for no more: others take its place.
+    # A terminal without an answer for this long is not waited for: others take its place.
     wait_s: Annotated[float, Field(ge=1, le=_MOST_S, allow_inf_nan=False)] = 3_600
-    # Terminals that may refuse it or take it back; with one more, the rollout stops.
+    # How many terminals may refuse it or roll it back; with one more, the rollout stops.
     most_failures: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
@@ -51,9 +51,9 @@ class RolloutBody(RolloutTerms):
     )
     tag: Tag | None = None
     beam: BeamId | None = None
-    # Laid over what is set of each terminal, by the names of classes and paths.
+    # Merged into each terminal's settings, by the names of classes and paths.
     settings: SettingsBody
-    # Whether it is all that is to be set.
+    # Whether it replaces each terminal's settings instead.
     whole: bool = False
 
     @model_validator(mode="after")
@@ -91,7 +91,7 @@ class Rollout(RolloutTerms):
     state: StateName
     # The present stage, from 1.
     stage: int
-    # Why it has stopped.
+    # Why the rollout has stopped.
     reason: str | None = None
     counts: RolloutCounts
     created: Instant
@@ -111,9 +111,9 @@ class RolloutTerminal(Model):
 
     terminal: NodeNumber
     progress: ProgressName
-    # It has said nothing for long: the others go on without it.
+    # It has not answered for long: the others continue without it.
     late: bool = False
-    # In which it was set, from 1.
+    # The stage in which it was set, from 1.
     stage: int | None = None
     version: int | None = None
     sent: Instant | None = None

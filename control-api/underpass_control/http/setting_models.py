@@ -1,4 +1,4 @@
-"""What the API takes and gives of terminals' and gateways' settings.
+"""The API's models of terminals' and gateways' settings.
 
 The bounds are those of the nodes' configuration, which has the last word: what a node refuses all
 the same is reported back.
@@ -106,7 +106,7 @@ class PathSettings(_Hop):
 
     name: Name
     on_demand: OnDemand | None = None
-    # Of a further path.
+    # For a further path.
     neighbour: NodeNumber | None = None
     remote: Remote | None = None
     convergence_layer: Literal["tcpcl", "quic"] | None = None
@@ -200,7 +200,7 @@ class SettingsReport(Model):
     """What the node has said of settings last."""
 
     version: int
-    # Else all is as it was before.
+    # If false, the former settings are in force.
     applied: bool
     state: Literal["trial", "confirmed", "rolled-back", "refused"]
     reason: str | None = None
@@ -212,9 +212,9 @@ class _Standing(Model):
 
     version: int
     set: AwareDatetime
-    # waiting: the node has not said anything of this version. trial: it is in force, until a
-    # terminal has heard its hub, and a gateway its terminals. rolled-back: it has not, and the
-    # former settings are in force.
+    # waiting: the node has not reported this version. trial: it is in force, until a terminal has
+    # heard its hub, or a gateway its terminals. rolled-back: they were not heard, and the former
+    # settings are in force.
     state: Literal["waiting", "trial", "applied", "rolled-back", "refused"]
     reported: SettingsReport | None = None
 

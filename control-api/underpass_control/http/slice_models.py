@@ -1,4 +1,4 @@
-"""What the API takes and gives of functions and slices."""
+"""The API's models of functions and slices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FunctionOfSlice(Model):
 
     name: FunctionName
     function: FunctionName
-    # The inner one first: a forwarder is the way out of that one.
+    # The inner network first: a forwarder is the way out of it.
     networks: Annotated[list[Attached], Field(min_length=1, max_length=4)]
     settings: dict[str, Any]
     replicas: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] = 1
@@ -80,7 +80,7 @@ class ContainerState(Model):
 class FunctionShown(FunctionOfSlice):
     """A function of a slice."""
 
-    # Rises each time that it is healed.
+    # Rises each time the function is healed.
     generation: int
 
 

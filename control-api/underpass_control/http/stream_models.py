@@ -1,4 +1,4 @@
-"""What the API takes and gives of the streams of terminals."""
+"""The API's models of terminals' streams."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pydantic import ConfigDict, Field
 from underpass_control.http.models import Instant, Model, NodeNumber
 from underpass_control.questions import MOST_REFUSED, MOST_STREAMS
 
-# The numbers of streams are their openers' to choose, up to 2^62.
+# The node that opens a stream chooses its number, up to 2^62.
 _MOST_COUNT = 2**63 - 1
-# A stream is told from process to process in one piece of less than 8,000 bytes, in which a
-# character may take twelve: these bounds together keep it below that.
+# Processes send each other a stream in one piece of less than 8,000 bytes, in which a character
+# may take twelve: with these bounds it always fits.
 _MOST_TARGET = 255 + len(":65535")
 _MOST_NAME = 64
 _MOST_PATHS = 4
@@ -25,26 +25,26 @@ QuestionId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 class OpenStream(Model):
     """A proxied TCP connection or HTTP exchange of a terminal, as its gateway has it."""
 
-    # A gateway of a later version may say more.
+    # A gateway of a later version may send more members.
     model_config = ConfigDict(extra="ignore")
 
     # Its name at the gateway's local API, beside the terminal's number.
     id: Count
     epoch: Count
-    # Where it leads, as the client has named it: `host:port`. Absent while the request to open it
-    # has not come, and once neither end uses it any more.
+    # Its destination as the client named it: `host:port`. Absent until the request to open it has
+    # come, and once neither end uses it any more.
     target: Annotated[str, Field(max_length=_MOST_TARGET)] | None = None
     class_: Text = Field(alias="class")
     state: Literal["early", "open", "half-closed-local", "half-closed-remote", "draining"]
-    # The paths that its bytes may be sent to the terminal by now, the one of its last flow where a
-    # path is chosen for each; none while all are down or blocked.
+    # The paths by which its bytes may be sent to the terminal now, or only its last flow's path if
+    # each flow has a chosen one; none while all are down or blocked.
     paths: Annotated[list[Text], Field(max_length=_MOST_PATHS)]
     age_ms: Count
-    # Sealed for the terminal; come from it, and given to the origin.
+    # Bytes sealed for the terminal; bytes that came from it and were given to the origin.
     forward_bytes: Count
     return_bytes: Count
-    # Of the origin's bytes, those that wait to be sealed; of the terminal's, those that the origin
-    # has not read, gaps included.
+    # The origin's bytes that wait to be sealed; the terminal's bytes that the origin has not read,
+    # gaps included.
     waiting_bytes: Count
     unread_bytes: Count
 

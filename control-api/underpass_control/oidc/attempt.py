@@ -14,8 +14,8 @@ import secrets
 from dataclasses import dataclass
 
 _COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([!#-+\--:<-~]{0,200})")
-# A page of the console, what it is of, and what is shown of that. It begins with a letter, and goes
-# behind `#/`: it cannot lead to another site.
+# A page of the console, with its subject and the part shown. It begins with a letter and is put
+# after `#/`, so it cannot lead to another site.
 _PAGE = re.compile(r"[a-z]{1,20}(/[A-Za-z0-9_%.-]{1,90})?(\?[A-Za-z0-9_%=&+.-]{0,80})?")
 
 
@@ -24,7 +24,7 @@ class Attempt:
     """An attempt, identified by its cookie's secret."""
 
     secret: str
-    # Where in the console it goes afterwards.
+    # The page of the console to show afterwards.
     page: str
 
     @property

@@ -75,11 +75,11 @@ class ProviderFile(BaseModel):
     client_id: Text
     # None: a public client, which PKCE alone protects.
     client_secret_file: Path | None = None
-    # What the button of the console calls it.
+    # The provider's name on the console's button.
     label: Annotated[Text, Field(max_length=60)]
     scopes: list[Annotated[str, Field(pattern=r"^[!#-\[\]-~]{1,100}$")]] = ["profile"]
     name_claim: Text = "preferred_username"
-    # After so long, the provider is asked again who somebody is and what is granted.
+    # After this time, the provider is asked again for a user's identity and claims.
     session_hours: Annotated[float, Field(gt=0, le=8760)] = 12
     grants: Annotated[list[Grant], Field(min_length=1, max_length=1000)]
 

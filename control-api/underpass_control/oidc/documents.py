@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 _KNOWN_FOR_S = 3_600.0
-# The least time between two requests for it, whatever browsers do.
+# The least time between two requests for it, however often browsers ask.
 _AGAIN_AFTER_S = 10.0
 
 T = TypeVar("T")

@@ -34,7 +34,7 @@ def published(plan: Plan) -> tuple[Plan, WirePlan]:
     for tolerance in _TOLERANCES[few:]:
         made = coarsened(plan, tolerance) if tolerance else plan
         wire = WirePlan(made)
-        # Lines that follow from demand alone have segments, too.
+        # Lines that follow from demand alone have segments too.
         if wire.segments <= MOST_SEGMENTS:
             return made, wire
     made = coarsened(plan, _TOLERANCES[-1])

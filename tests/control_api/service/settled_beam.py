@@ -58,8 +58,8 @@ class Drive:
     def foreseen(self, now_s: int) -> tuple[Blockage, ...]:
         """Return the blockages that control expects.
 
-        Control drops an expected one when it hears the driver after its entry, or after a loss. While
-        the driver stays unheard, control extends it by a tick.
+        Control drops an expected one when it hears the driver after its entry, or after a loss.
+        While the driver stays unheard, control extends it by a tick.
         """
         if self.expected_s is None:
             return ()
