@@ -1,4 +1,4 @@
-"""What terminals announce of blockages ahead."""
+"""Terminals' announcements of blockages ahead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from underpass_control.storage.models import Terminal
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """An announcement, and whose it is."""
+    """An announcement and its terminal."""
 
     terminal: int
     announcement: Announcement
@@ -41,7 +41,7 @@ _INSERT = BulkInsert(Table, _COLUMNS, "DO NOTHING")
 
 
 async def put(connection: AsyncConnection, announced: Iterable[Announced]) -> None:
-    """Store announcements; those already there are left as they are."""
+    """Store announcements; those already stored are left unchanged."""
     rows = [
         (
             one.terminal,
@@ -66,7 +66,7 @@ async def page(
 ) -> list[tuple[int, Announced]]:
     """Return a terminal's announcements, the latest first, each with its row's number.
 
-    `after` is when the last one of the page before was made, and its number.
+    `after` is the time and the number of the last one on the page before.
     """
     query = select(Table.__table__).where(Table.terminal == terminal)
     if after is not None:
@@ -103,7 +103,7 @@ def _of_row(row: Any) -> Announced:
 
 
 def changes_of(announced: Iterable[Announced]) -> Iterator[Change]:
-    """Return what is announced of announcements, some in each change."""
+    """Return the changes that publish announcements, several in each."""
     return listed("announcements", map(shown, announced))
 
 

@@ -1,4 +1,4 @@
-"""Many rows in one statement, whatever the database."""
+"""Many rows in one statement, for either database."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class BulkInsert:
     """Inserts rows of some columns of a table; `conflict` says what follows ON CONFLICT, if any.
 
     PostgreSQL takes an array for each column several times as fast as rows. It refuses to change a
-    row twice in one statement, and rows in differing order may lock each other out: what changes
-    rows has to give each once, in the order of its key.
+    row twice in one statement, and statements with rows in different orders may deadlock. So a
+    caller that changes rows has to give each once, in the order of the key.
     """
 
     def __init__(
         self, table: type[Base], columns: Sequence[str], conflict: str | None = None
     ) -> None:
-        # Made of nothing but the names and types of columns; what is inserted goes in as
+        # Made only from names and types of columns; inserted values are passed as
         # parameters.
         names = ", ".join(columns)
         into = f"INSERT INTO {table.__tablename__} ({names})"

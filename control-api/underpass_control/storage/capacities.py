@@ -1,4 +1,4 @@
-"""What links were measured to carry, and told to be worth, over time: as of each 10 s."""
+"""The measured capacities and the set efficiencies of links over time, for each 10 s."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from underpass_control.storage.models import LinkUsage
 
 
 class Place(NamedTuple):
-    """A place in the list: it goes by time, then by link and by what has reported."""
+    """A place in the list, ordered by time, then by link and by the reporting node and path."""
 
     start_ms: int
     link: str
@@ -23,14 +23,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What the last report of 10 s said that a link carries.
+    """A link's capacity according to the last report of 10 s.
 
     Attributes:
-        place: when, which link, and whose report.
+        place: the time, the link, and the report's origin.
         time_ms: of that report, UTC, ms since the Unix epoch.
-        efficiency: as it was told, else None.
-        capacity_bps: as it was measured, bit/s of IP bytes, else None.
-        capacity_reason: what that goes back to.
+        efficiency: as set by a modem or an operator, otherwise None.
+        capacity_bps: as measured, in bit/s of IP bytes, otherwise None.
+        capacity_reason: the basis of the measurement.
     """
 
     place: Place
@@ -54,7 +54,7 @@ class Wanted:
 async def page(
     connection: AsyncConnection, wanted: Wanted, *, after: Place | None, limit: int
 ) -> list[Carried]:
-    """Return what was known behind a place; times in which nothing was are left out."""
+    """Return the known capacities after a place; times without any are left out."""
     table = LinkUsage
     key = tuple_(table.start_ms, table.link, table.node, table.incarnation, table.path)
     query = select(table.__table__).where(

@@ -22,7 +22,7 @@ PREDICTED, PASSED, WITHDRAWN = "predicted", "passed", "withdrawn"
 _SHIFT_MS = 200
 _SURER = 0.05
 _WIDENED_MS = 1_000
-# Between which moments entry and exit lie.
+# The columns of the moments between which entry and exit lie.
 _WITHIN = ("entry_p10_ms", "entry_p90_ms", "exit_p10_ms", "exit_p90_ms")
 
 _CHANGING = (
@@ -44,7 +44,7 @@ _CHANGE = (
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How many expectations are new, how many have changed, and what became of the others."""
+    """How many expectations are new, have changed, have passed, or were withdrawn."""
 
     new: int
     changed: int
@@ -118,7 +118,7 @@ async def keep(
 async def standing(
     connection: AsyncConnection, beam: str, now_ms: int
 ) -> list[tuple[int, int, Blockage]]:
-    """Return what is expected of a beam's terminals: terminal, since when, and the blockage."""
+    """Return the expectations of a beam's terminals: terminal, since when, and the blockage."""
     rows = await connection.execute(
         select(Table.__table__)
         .join(Terminal, Terminal.node == Table.terminal)
@@ -142,7 +142,7 @@ def _blockage(row: Any) -> Blockage:
 
 
 def _span(row: Any) -> Span:
-    """Return what a row of the table says."""
+    """Return the expectation in a row of the table."""
     return Span(row.obstruction, row.entry_ms, row.exit_ms)
 
 

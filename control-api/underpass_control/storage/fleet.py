@@ -16,7 +16,7 @@ from underpass_control.storage.membership import portions_of
 from underpass_control.storage.models import Beam, Tenant, Terminal
 from underpass_control.storage.tags import OF_TERMINAL, put_tags, tags_of
 
-# Terminals that are read at once.
+# The number of terminals that are read at once.
 _AT_ONCE = 500
 # Columns of the table that a file has under another name.
 _RENAMED = {"beam": "beam_id", "tenant": "tenant_id"}
@@ -28,13 +28,13 @@ _SHOWN_AS = {of: name for name, of in _RENAMED.items()}
 
 
 def settings_of(row: Row[Any]) -> dict[str, Any]:
-    """Return what a file has of a terminal's row with tags, but for the node."""
+    """Return the columns of a file from a terminal's row with tags, except the node."""
     settings = {_SHOWN_AS.get(name, name): getattr(row, name) for name in _SETTINGS}
     return {**settings, "tags": tags_of(row)}
 
 
 async def all_settings(connection: AsyncConnection) -> AsyncIterator[dict[str, Any]]:
-    """Yield all terminals as a file has them, in order of their nodes."""
+    """Yield all terminals as in a file, in order of their nodes."""
     after: int | None = None
     while True:
         rows = await registry.page(connection, Terminal, after=after, limit=_AT_ONCE)
@@ -81,10 +81,10 @@ async def read_fleet(
 async def put_changes(
     connection: AsyncConnection, changes: Sequence[TerminalChange], now_ms: int
 ) -> dict[int, Row[Any]]:
-    """Make changes, of each terminal one; return the rows as they are then, with tags.
+    """Make changes, one for each terminal; return the resulting rows, with tags.
 
     Raises:
-        IntegrityError: A beam has just been deleted, or somebody else makes the same terminal.
+        IntegrityError: A beam was just deleted, or another caller makes the same terminal.
     """
     ordered = sorted(changes, key=lambda one: one.node)
     await _assign(connection, [one for one in ordered if one.before is not None], now_ms)

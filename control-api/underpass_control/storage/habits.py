@@ -1,4 +1,4 @@
-"""The drives that are remembered of terminals."""
+"""The remembered drives of terminals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = (Table.terminal, Table.roads, Table.times, Table.last_ms, Table.paces
 
 
 async def put(connection: AsyncConnection, habits: Mapping[int, Habits]) -> None:
-    """Set what is remembered of terminals; those that are not known are left out."""
+    """Set the remembered drives of terminals; unknown terminals are left out."""
     known: list[int] = []
     for some in portions_of(habits):
         known += await connection.scalars(select(Terminal.node).where(Terminal.node.in_(some)))
@@ -46,7 +46,7 @@ async def put(connection: AsyncConnection, habits: Mapping[int, Habits]) -> None
 async def of_beam(
     connection: AsyncConnection, beam: str, terminals: Collection[int] | None = None
 ) -> dict[int, Habits]:
-    """Return what is remembered of a beam's terminals, or of some of them."""
+    """Return the remembered drives of a beam's terminals, or of some of them."""
     rows = await connection.execute(
         select(*_COLUMNS)
         .join(Terminal, Terminal.node == Table.terminal)
@@ -59,9 +59,9 @@ async def of_beam(
 async def taught(
     connection: AsyncConnection, drawn: Iterable[ObstructionMap], now_ms: int
 ) -> list[ObstructionMap]:
-    """Return maps with what all terminals are remembered to have driven on them.
+    """Return maps with the remembered drives of all terminals counted in.
 
-    These are the turns that they took, and how fast they drove at this hour of the day.
+    They count the turns taken, and the speeds driven at this hour of the day.
     """
     rows = (
         await connection.execute(select(*_COLUMNS).order_by(Table.terminal, Table.number))

@@ -19,7 +19,7 @@ EXPECTED = (PREDICTED, PASSED, WITHDRAWN)
 
 @dataclass(frozen=True, order=True, slots=True)
 class Place:
-    """A place in the list: it goes by entry, then what was expected before what was observed."""
+    """A place in the list, ordered by entry; expected blockages come before observed ones."""
 
     entry_ms: int
     is_observed: bool
@@ -41,7 +41,7 @@ class Wanted:
 async def page(
     connection: AsyncConnection, wanted: Wanted, *, after: Place | None, limit: int
 ) -> list[tuple[Place, dict[str, Any]]]:
-    """Return the blockages behind a place, each as the API shows it and with its own place."""
+    """Return the blockages after a place, each as the API shows it and with its own place."""
     found: list[tuple[Place, dict[str, Any]]] = []
     states = [state for state in wanted.states if state in EXPECTED]
     if states:

@@ -1,4 +1,4 @@
-"""What operators have set against the planner for a time: read, set, released."""
+"""Interventions, by which operators temporarily overrule the planner: read, set, released."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from underpass_control.storage.expectations import PREDICTED
 from underpass_control.storage.models import Beam, PredictedBlockage, Terminal
 from underpass_control.storage.models import Intervention as Table
 
-# The beam that one is of: a terminal's, the one that it is in now.
+# The beam of an intervention; for a terminal's, the terminal's present beam.
 _of = func.coalesce(Table.beam_id, Terminal.beam_id)
 
 
@@ -33,7 +33,7 @@ class Wanted:
 
 
 async def ahead(connection: AsyncConnection, beam: str, now_ms: int) -> list[Intervention]:
-    """Return those of a beam and its terminals that have not ended."""
+    """Return the interventions of a beam and its terminals that have not ended."""
     rows = await connection.execute(
         _rows().where(_of == beam, Table.until_ms > now_ms).order_by(Table.id)
     )
@@ -43,7 +43,7 @@ async def ahead(connection: AsyncConnection, beam: str, now_ms: int) -> list[Int
 async def page(
     connection: AsyncConnection, wanted: Wanted, *, after: int | None, limit: int
 ) -> Sequence[Row[Any]]:
-    """Return rows behind a number, with `beam`: of a terminal's, the one that it is in now."""
+    """Return the rows after a number, with `beam`: for a terminal's, its present beam."""
     query = _rows().order_by(Table.id).limit(limit)
     if wanted.beam is not None:
         query = query.where(_of == wanted.beam)
@@ -67,10 +67,10 @@ async def get(connection: AsyncConnection, number: int) -> Row[Any] | None:
 
 
 async def lock(connection: AsyncConnection, beam: str) -> bool:
-    """Have all others who intervene on a beam wait; tell whether there is one.
+    """Make all other interventions on a beam wait; tell whether the beam exists.
 
-    An update, not a query: it locks the file of SQLite. It changes no key, so plans, which name
-    the beam, are stored all the same.
+    It is an update, which locks SQLite's file, not a query. It changes no key, so plans, which
+    refer to the beam, can still be stored.
     """
     held = update(Beam).where(Beam.id == beam).values(one_way_delay_ms=Beam.one_way_delay_ms)
     return (await connection.execute(held)).rowcount > 0
@@ -101,7 +101,7 @@ async def remove(connection: AsyncConnection, number: int, revision: int) -> boo
 async def overlapping(
     connection: AsyncConnection, values: Mapping[str, Any], *, but: int | None
 ) -> Row[Any] | None:
-    """Return one of the same kind and target, for a time of the same, other than `but`."""
+    """Return one of the same kind and target that overlaps in time, other than `but`."""
     query = _rows().where(
         Table.kind == values["kind"],
         _same_target(values),
@@ -124,10 +124,10 @@ async def count_ahead(connection: AsyncConnection, values: Mapping[str, Any], no
 async def promised_bps(
     connection: AsyncConnection, beam: str, link: Link, terminal: int, span_ms: tuple[int, int]
 ) -> int:
-    """Return the most that the other terminals of a beam have for certain at once in a time.
+    """Return the most that the other terminals of a beam may be certain to have in a period.
 
-    That is what is guaranteed to each; or what is set for it, if that is more or is so all the
-    time.
+    That is the sum of their guaranteed rates. A set rate counts instead if it is greater, or
+    covers the whole period.
     """
     minimum = getattr(Terminal, f"{link.value}_minimum_bps")
     rate = getattr(Table, f"{link.value}_bps")
@@ -160,7 +160,7 @@ async def promised_bps(
 async def withdrawal_of(
     connection: AsyncConnection, terminal: int, span: Span, now_ms: int, *, but: int | None
 ) -> Row[Any] | None:
-    """Return what has withdrawn the same blockage of a terminal, other than `but`."""
+    """Return a withdrawal of the same blockage of a terminal, other than `but`."""
     query = _rows().where(
         Table.kind == Kind.WITHDRAWAL.value, Table.terminal == terminal, Table.until_ms > now_ms
     )
@@ -174,7 +174,7 @@ async def withdrawal_of(
 
 
 async def predicted(connection: AsyncConnection, blockage: int) -> Row[Any] | None:
-    """Return a blockage that is expected now."""
+    """Return a blockage that is expected at present."""
     query = select(PredictedBlockage.__table__).where(
         PredictedBlockage.id == blockage, PredictedBlockage.state == PREDICTED
     )

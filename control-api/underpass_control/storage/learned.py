@@ -1,4 +1,4 @@
-"""Obstructions that were learned, among the others; and all of them as a map."""
+"""The learned obstructions among the stored ones; and all obstructions as a map."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCE = KIND
 _NO_MAP = ObstructionMap([])
 # Some 200 m of latitude: the same place is entered within 60 m.
 _NEAR_DEG = 0.002
-# No place has been passed more often.
+# The greatest number of passages that is accepted of a place.
 _MOST_SEEN = 1_000_000_000
 _ADVISORY_LOCK = 0x756E_6C65
 
@@ -70,7 +70,7 @@ async def _change(
     known: Iterable[Learned],
     changed: Iterable[Learned],
 ) -> None:
-    """Store what has become of some places."""
+    """Store changed places, and delete those that were forgotten."""
     before = {place.id: place for place in known}
     after = {place.id: place for place in changed}
     for forgotten in before.keys() - after.keys():
@@ -82,7 +82,7 @@ async def _change(
 
 
 async def _near(connection: AsyncConnection, lesson: Lesson) -> list[Learned]:
-    """Return the stored places that a lesson may be about."""
+    """Return the stored places to which a lesson may belong."""
     columns = (Table.id, Table.source, Table.geometry, Table.properties)
     query = select(*columns).where(Table.source == SOURCE).order_by(Table.id)
     if lesson.seen is None:
@@ -137,7 +137,7 @@ def _feature(row: Any) -> dict[str, Any]:
 
 
 def _learned(obstruction: Obstruction, properties: Mapping[str, Any]) -> Learned | None:
-    """Return what an obstruction was made of, None where it is not one that was learned."""
+    """Return the learned place of an obstruction; None if it was not learned."""
     roads = obstruction.roads
     lost, held = properties.get("lost"), properties.get("held")
     if len(roads) != 2 or not (isinstance(lost, int) and isinstance(held, int)):

@@ -1,4 +1,4 @@
-"""Which terminals a statement is about: all of a beam, or some that it names."""
+"""The terminals that a statement is about: all of a beam, or some that it names."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from sqlalchemy import ColumnElement
 
 from underpass_control.storage.models import Terminal
 
-# What a statement names at most. It has a parameter for each, and SQLite takes 32,766 of them,
-# asyncpg 32,767.
+# The most terminals that a statement names. It has a parameter for each, and SQLite accepts 32,766
+# of them, asyncpg 32,767.
 _MOST_NAMED = 1_000
 
 T = TypeVar("T")
 
 
 def portions_of(many: Collection[T]) -> Iterator[Sequence[T]]:
-    """Yield some at a time, as many as a statement may name; nothing where there are none."""
+    """Yield the terminals in portions that a statement may name; nothing if there are none."""
     ordered = list(many)
     for start in range(0, len(ordered), _MOST_NAMED):
         yield ordered[start : start + _MOST_NAMED]

@@ -1,4 +1,4 @@
-"""What nodes have last said of themselves."""
+"""The last reports of nodes about themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Role = Literal["terminal", "gateway"]
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a node says of itself; the fields are those of the table."""
+    """A node's report about itself; the fields are those of the table."""
 
     node: int
     role: Role
@@ -47,10 +47,10 @@ _PUT = BulkInsert(
 
 
 async def put(connection: AsyncConnection, given: Iterable[NodeReport]) -> None:
-    """Store what nodes say; what is older than what is known changes nothing.
+    """Store nodes' reports; one that is older than the stored one changes nothing.
 
-    Of gateways, only those that a terminal is at are stored: a token for any gateway may name as
-    many as it likes.
+    Gateways are stored only if they serve a terminal: a token for all gateways could name any
+    number of them.
     """
     newest: dict[tuple[int, str], NodeReport] = {}
     for one in sorted(given, key=lambda one: one.time_ms):
@@ -62,7 +62,7 @@ async def put(connection: AsyncConnection, given: Iterable[NodeReport]) -> None:
 
 
 async def _serving(connection: AsyncConnection, gateways: Iterable[int]) -> set[int]:
-    """Return those of some gateways that terminals are at."""
+    """Return those of some gateways that serve terminals."""
     asked = list(gateways)
     if not asked:
         return set()
@@ -73,7 +73,7 @@ async def _serving(connection: AsyncConnection, gateways: Iterable[int]) -> set[
 async def page(
     connection: AsyncConnection, *, after: tuple[int, str] | None, limit: int
 ) -> Sequence[Row[Any]]:
-    """Return rows behind a node and role, in order of both."""
+    """Return the rows after a node and role, in order of both."""
     query = select(Table.__table__).order_by(Table.node, Table.role).limit(limit)
     if after is not None:
         query = query.where(tuple_(Table.node, Table.role) > after)
@@ -81,7 +81,7 @@ async def page(
 
 
 async def of_terminal(connection: AsyncConnection, terminal: int) -> tuple[bool, Row[Any] | None]:
-    """Return whether there is a terminal, and what it has said of itself, if anything."""
+    """Return whether a terminal exists, and its report about itself, if any."""
     known = await connection.execute(select(Terminal.node).where(Terminal.node == terminal))
     if known.first() is None:
         return False, None

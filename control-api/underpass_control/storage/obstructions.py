@@ -1,4 +1,4 @@
-"""Obstructions, by their ids: set again, they change nothing."""
+"""Obstructions, by id; setting the same ones again changes nothing."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from underpass_control.storage.models import Tileset
 from underpass_control.storage.models.tiles import CURRENT
 
 _MOST_ID, _MOST_NAME = 128, 200
-# Rows in one statement: each may be some kilobytes of roads.
+# The most rows in one statement: each may have some kilobytes of roads.
 _AT_ONCE = 500
-# A change names at most so many obstructions.
+# The most obstructions that a change names.
 _MOST_TOLD = 4
 _ADVISORY_LOCK = 0x756E_6D61
 
 
 class UnstorableError(ValueError):
-    """The database cannot keep such an id or name."""
+    """The database cannot store such an id or name."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ async def put(
 ) -> None:
     """Set obstructions; those of the same id are replaced.
 
-    `properties` has, by id, what is kept with them beside what they are.
+    `properties` has, by id, further properties to store with them.
 
     Raises:
         UnstorableError: One has such an id or name; none was set.
@@ -66,7 +66,7 @@ async def put(
 
 @dataclass(frozen=True)
 class Replaced:
-    """What has become of a map: how many it has, and how many of those that it had are gone."""
+    """The result of replacing a map: how many obstructions it has, and how many were removed."""
 
     count: int
     removed: int
@@ -78,9 +78,9 @@ async def replace(
     source: str,
     portions: AsyncIterable[Sequence[Obstruction]],
 ) -> Replaced:
-    """Have a map be these obstructions: what it had besides is deleted.
+    """Replace a map's obstructions by these; all others that it had are deleted.
 
-    One that another map has by the same id is this map's from now on.
+    If another map has one of the same id, it belongs to this map from now on.
 
     Raises:
         UnstorableError: One has such an id or name; the transaction has to be rolled back.
@@ -110,7 +110,7 @@ async def remove_map(connection: AsyncConnection, publish: Publish, source: str)
 
 
 async def _lock_maps(connection: AsyncConnection) -> None:
-    """Have others who replace maps wait until the transaction ends: they see what it has made."""
+    """Make others that replace maps wait until the transaction ends; they then see its result."""
     if connection.dialect.name != "sqlite":
         await connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
 
@@ -118,9 +118,9 @@ async def _lock_maps(connection: AsyncConnection) -> None:
 async def page_of_maps(
     connection: AsyncConnection, *, after: str | None, limit: int
 ) -> Sequence[Row[str, int]]:
-    """Return sources behind one, in order, each with how many obstructions come from it.
+    """Return the sources after a given one, in order, each with its number of obstructions.
 
-    A map that has vector tiles alone is one, too.
+    A map that has only vector tiles is included.
     """
     each = union_all(
         select(Table.source, literal(1).label("count")),
@@ -163,7 +163,7 @@ async def remove(connection: AsyncConnection, publish: Publish, obstruction_id: 
 async def page(
     connection: AsyncConnection, *, box: Box | None, after: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Return obstructions behind an id, in order of ids, as GeoJSON features."""
+    """Return the obstructions after an id, in order of ids, as GeoJSON features."""
     query = select(Table.__table__).order_by(Table.id).limit(limit)
     if after is not None:
         query = query.where(Table.id > after)

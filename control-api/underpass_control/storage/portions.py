@@ -1,6 +1,6 @@
-"""Many rows are deleted in portions, each in a transaction of its own.
+"""Deletes many rows in portions, each in a transaction of its own.
 
-Others, reports that come in above all, have their turn between two of them.
+Between two of them other work has its turn, above all incoming reports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Base
 
-# Rows in one transaction.
+# The most rows in one transaction.
 _AT_ONCE = 5_000
 
 
@@ -29,7 +29,7 @@ class Portion(Protocol):
 
 
 def rows_of(table: type[Base], column: InstrumentedAttribute[Any], value: object) -> Portion:
-    """Return what deletes the rows of a table that have a value in a column."""
+    """Return a function that deletes the rows of a table that have a value in a column."""
     key = list(table.__table__.primary_key)
 
     async def portion(connection: AsyncConnection, *, limit: int) -> int:
@@ -50,5 +50,5 @@ async def delete_all(database: Database, portion: Portion) -> int:
         total += count
         if count < _AT_ONCE:
             return total
-        # SQLite has one writer: half of the time is the others'.
+        # SQLite has one writer: leave half of the time to others.
         await asyncio.sleep(time.monotonic() - began)

@@ -38,7 +38,7 @@ async def put(
 ) -> tuple[int, bool]:
     """Set a row's columns; return its revision, and whether it is new.
 
-    `replaced` are columns that are set beside, by the row that is there, if it is not new.
+    `replaced` are further columns to set if the row exists; their values may depend on it.
 
     Raises:
         RevisionError: `revision` is given and is not the row's.
@@ -58,7 +58,7 @@ async def put(
         new = dialect.insert(table).values({name.key: key, **values})
         new = new.on_conflict_do_nothing(index_elements=[name.key])
         made = (await connection.execute(new.returning(table.revision))).scalar_one_or_none()
-        # None: another caller has made it since the update.
+        # None: another caller has made the row since the update.
         if made is not None:
             return made, True
 
@@ -80,7 +80,7 @@ async def page(
     limit: int,
     where: Sequence[ColumnElement[bool]] = (),
 ) -> Sequence[Row[Any]]:
-    """Return rows behind a key, in order of keys; those of terminals with their tags."""
+    """Return the rows after a key, in order of keys; those of terminals with their tags."""
     name = _key(table)
     query = _shown(table).where(*where).order_by(name).limit(limit)
     if after is not None:
@@ -96,9 +96,9 @@ async def touch(
     *,
     revision: int | None = None,
 ) -> None:
-    """Raise the revision of a row of which something beside it is about to be changed.
+    """Raise the revision of a row before data that belongs to it is changed elsewhere.
 
-    Until the transaction ends, nobody else changes it.
+    Until the transaction ends, the row is locked against other changes.
 
     Raises:
         RevisionError: `revision` is given and is not the row's.
@@ -112,20 +112,20 @@ async def touch(
 
 
 def reported(node: int) -> Sequence[Portion]:
-    """Return what deletes all that has been reported of a terminal."""
+    """Return functions that delete all reports of a terminal."""
     tables = (PositionReport, LinkUsage, Blockage, PredictedBlockage, Announcement)
     return [rows_of(table, table.terminal, node) for table in tables]
 
 
 def planned(beam: str) -> Sequence[Portion]:
-    """Return what deletes all plans of a beam."""
+    """Return functions that delete all plans of a beam."""
     return [rows_of(table, table.beam_id, beam) for table in (Acknowledgement, Plan)]
 
 
 async def terminals_of_gateway(
     connection: AsyncConnection, gateway: int
 ) -> Sequence[Row[int, int, int | None, int | None]]:
-    """Return what a gateway has to know of the terminals that an operator has put at it."""
+    """Return the data that a gateway needs of the terminals that an operator assigned to it."""
     columns = (
         Terminal.node,
         Terminal.weight,
@@ -143,13 +143,13 @@ async def satellites(connection: AsyncConnection) -> Sequence[str]:
 
 
 def tenant_since(tenant: str, now_ms: int) -> ColumnElement[int]:
-    """Return since when a terminal belongs to a tenant that it is given now."""
+    """Return the expression of since when a terminal belongs to a tenant that it is given now."""
     stays = Terminal.tenant_id == tenant
     return case((stays, Terminal.tenant_since_ms), else_=literal(now_ms, BigInteger))
 
 
 async def own_since_ms(connection: AsyncConnection, node: int) -> int | None:
-    """Return since when a terminal belongs to its tenant, None if there is none."""
+    """Return since when a terminal belongs to its tenant; None if there is no such terminal."""
     query = select(Terminal.tenant_since_ms).where(Terminal.node == node)
     return (await connection.execute(query)).scalar_one_or_none()
 

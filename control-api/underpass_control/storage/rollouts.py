@@ -1,4 +1,4 @@
-"""Rollouts: made, read, and how far each of their terminals is."""
+"""Rollouts: made and read, with the progress of their terminals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from underpass_control.storage.changes import Change
 from underpass_control.storage.models import Rollout, RolloutTerminal, Terminal, TerminalSettings
 from underpass_control.storage.settings import ReportedState
 
-# Rows of one statement.
+# The most rows in one statement.
 _AT_ONCE = 500
 _ENDED = [state.value for state in ENDED]
 _BY_REPORT: Mapping[ReportedState, Progress] = {
@@ -23,7 +23,7 @@ _BY_REPORT: Mapping[ReportedState, Progress] = {
     "rolled-back": Progress.ROLLED_BACK,
     "refused": Progress.REFUSED,
 }
-# What a terminal says of them may change how far they are.
+# In these states, a terminal's report may change its progress.
 _MAY_MOVE = frozenset({Progress.SENT, Progress.TRIAL, Progress.CONFIRMED})
 
 
@@ -33,7 +33,7 @@ async def add(
     """Make a rollout; return its number.
 
     Raises:
-        IntegrityError: One of the terminals is in another one that has not ended.
+        IntegrityError: One of the terminals is in another rollout that has not ended.
     """
     made = insert(Rollout).values(**values, state=State.RUNNING.value).returning(Rollout.id)
     number: int = (await connection.execute(made)).scalar_one()
@@ -53,7 +53,7 @@ async def add(
 
 
 async def count_open(connection: AsyncConnection) -> int:
-    """Return how many have not ended."""
+    """Return how many rollouts have not ended."""
     query = select(func.count()).select_from(Rollout).where(Rollout.state.not_in(_ENDED))
     return int((await connection.execute(query)).scalar_one())
 
@@ -82,8 +82,8 @@ async def get(connection: AsyncConnection, number: int) -> Row[Any] | None:
 
 
 async def lock(connection: AsyncConnection, number: int) -> Row[Any] | None:
-    """Return a rollout; nobody else changes it until the transaction ends."""
-    # SQLite has no other way to lock than to write.
+    """Return a rollout, locked against other changes until the transaction ends."""
+    # On SQLite only a write locks.
     locked = update(Rollout).where(Rollout.id == number).values(revision=Rollout.revision)
     return (await connection.execute(locked.returning(*Rollout.__table__.columns))).one_or_none()
 
@@ -105,7 +105,7 @@ async def numbers(connection: AsyncConnection) -> Sequence[int]:
 
 
 async def counts(connection: AsyncConnection, rollouts: Sequence[int]) -> dict[int, dict[str, int]]:
-    """Return how many terminals are how far, by rollout."""
+    """Return how many terminals have each progress, by rollout."""
     columns = (RolloutTerminal.rollout_id, RolloutTerminal.progress)
     query = select(*columns, func.count().label("count")).group_by(*columns)
     found: dict[int, dict[str, int]] = {number: {} for number in rollouts}
@@ -118,7 +118,7 @@ async def counts(connection: AsyncConnection, rollouts: Sequence[int]) -> dict[i
 async def page_of_terminals(
     connection: AsyncConnection, number: int, *, after: int | None, limit: int
 ) -> Sequence[Row[Any]]:
-    """Return the terminals of a rollout in their order, behind a place."""
+    """Return the terminals of a rollout after a place, in their order."""
     query = (
         select(RolloutTerminal.__table__)
         .where(RolloutTerminal.rollout_id == number)
@@ -131,7 +131,7 @@ async def page_of_terminals(
 
 
 async def standing(connection: AsyncConnection, rollout: Row[Any]) -> Sequence[Row[Any]]:
-    """Return the terminals of a rollout in their order, with what is set and said of them now."""
+    """Return a rollout's terminals in their order, with their present settings and reports."""
     settings = TerminalSettings
     query = (
         select(
@@ -153,7 +153,7 @@ async def standing(connection: AsyncConnection, rollout: Row[Any]) -> Sequence[R
 
 
 def member_of(row: Row[Any], rollout: Row[Any]) -> Member:
-    """Return how far a terminal is, as what is set and said of it now has it."""
+    """Return a terminal's progress, according to its present settings and their report."""
     progress = Progress(row.progress)
     sent_ms, confirmed_ms, reason = row.sent_ms, row.confirmed_ms, row.reason
     if progress in (Progress.PENDING, *_MAY_MOVE) and rollout.tenant_id not in (
@@ -166,7 +166,7 @@ def member_of(row: Row[Any], rollout: Row[Any]) -> Member:
             progress, reason = Progress.REPLACED, "something else has been set of it"
     elif progress in _MAY_MOVE and row.reported_version == row.version:
         said = _BY_REPORT[row.reported_state]
-        # What is confirmed is not on trial again, whatever comes late.
+        # A late report does not put confirmed settings on trial again.
         if not (progress is Progress.CONFIRMED and said is Progress.TRIAL):
             progress, reason = said, row.reported_reason
         if progress is Progress.CONFIRMED and confirmed_ms is None:
@@ -175,14 +175,14 @@ def member_of(row: Row[Any], rollout: Row[Any]) -> Member:
 
 
 def terms_of(row: Row[Any]) -> Terms:
-    """Return what was said of a rollout when it was made."""
+    """Return the terms with which a rollout was made."""
     return Terms(tuple(row.sizes), row.hold_ms, row.wait_ms, row.most_failures)
 
 
 async def put_members(
     connection: AsyncConnection, number: int, members: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Store how far terminals are: each has `terminal`, and all the same columns that change."""
+    """Store terminals' progress; all have `terminal` and the same columns to change."""
     rows = [{f"new_{name}": value for name, value in one.items()} for one in members]
     if not rows:
         return
@@ -199,7 +199,7 @@ async def put_members(
 
 
 async def change(connection: AsyncConnection, number: int, now_ms: int, **values: Any) -> Row[Any]:
-    """Change a rollout that is locked; at its end, its terminals are free for others."""
+    """Change a locked rollout; if it ends, its terminals are free for others."""
     changed = (
         update(Rollout)
         .where(Rollout.id == number)
@@ -221,7 +221,7 @@ async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> i
 
 
 def change_of(row: Row[Any], action: str) -> Change:
-    """Return the change that announces what has become of a rollout."""
+    """Return the change that announces a rollout's state."""
     return {
         "kind": "rollout",
         "rollout": row.id,

@@ -73,7 +73,7 @@ async def of_beam(
 
 
 async def of_terminals(connection: AsyncConnection, terminals: Collection[int]) -> dict[int, Line]:
-    """Return the routes of some terminals, as far as there are any."""
+    """Return the routes of those of some terminals that have one."""
     lines: dict[int, Line] = {}
     for some in portions_of(terminals):
         rows = await connection.execute(

@@ -16,13 +16,13 @@ from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.changes import Change, RevisionError
 from underpass_control.storage.models import GatewaySettings, Terminal, TerminalSettings
 
-# Of the format that nodes read.
+# The version of the format that nodes read.
 _FORMAT = 1
-# With what names and versions it, a document is within what a node takes.
+# Together with its name and version, a document is within a node's limit.
 MOST_BYTES = 60_000
-# Classes, and paths.
+# The most classes, and the most paths.
 MOST_ENTRIES = 32
-# Terminals of a gateway, and a terminal's paths.
+# The most terminals of a gateway, and the most paths of a terminal.
 MOST_TERMINALS = 500
 
 
@@ -36,8 +36,7 @@ class Reported:
     Attributes:
         node: the terminal's number, or the gateway's.
         version: theirs.
-        state: how far it is with them; those on trial or confirmed are in force, otherwise the
-            former ones are.
+        state: those on trial or confirmed are in force, otherwise the former ones are.
         reason: why they are not in force.
     """
 
@@ -105,7 +104,7 @@ async def get(
 
 
 async def page(connection: AsyncConnection, *, after: int | None, limit: int) -> Sequence[Row[Any]]:
-    """Return settings in order of terminals, from behind one on."""
+    """Return the settings after a terminal, in order of terminals."""
     terminal = _key(TerminalSettings)
     query = select(TerminalSettings.__table__).order_by(terminal).limit(limit)
     if after is not None:
@@ -120,7 +119,7 @@ def _key(table: Table) -> ColumnElement[int]:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Settings that a gateway is sent: a terminal's, or its own."""
+    """Settings that are sent to a gateway: a terminal's, or its own."""
 
     node: int
     is_own: bool
@@ -142,7 +141,7 @@ async def of_gateway(connection: AsyncConnection, gateway: int) -> list[Outgoing
 
 
 async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list[Change]:
-    """Store what nodes say; return the changes. What is said again changes nothing."""
+    """Store nodes' reports; return the changes. A repeated report changes nothing."""
     newest: dict[tuple[int, bool], Reported] = {}
     for one in given:
         whose = one.node, one.by_gateway
@@ -182,13 +181,13 @@ def _follows(one: Reported, other: Reported) -> bool:
 
 
 def change_of(node: int, version: int, action: str, *, by_gateway: bool = False) -> Change:
-    """Return the change that announces what is done with settings of a terminal, or gateway."""
+    """Return the change that announces the state of a terminal's or gateway's settings."""
     whose = "gateway" if by_gateway else "terminal"
     return {"kind": "settings", whose: node, "settings": version, "action": action}
 
 
 def fits(node: int, document: dict[str, Any]) -> bool:
-    """Tell whether a document is no larger than what may be set."""
+    """Tell whether a document is within the size limit."""
     few = all(
         len(entries) <= (MOST_TERMINALS if kind == "terminal" else MOST_ENTRIES)
         for kind, entries in document.items()
@@ -197,6 +196,6 @@ def fits(node: int, document: dict[str, Any]) -> bool:
 
 
 def wire(node: int, version: int, document: dict[str, Any]) -> bytes:
-    """Return the document that nodes are sent."""
+    """Return the document that is sent to nodes."""
     whole = {"version": _FORMAT, "settings": version, "node": node, **document}
     return json.dumps(whole, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""What settlements counted for each terminal, period by period; kept for as long as its usage."""
+"""The figures of settlements for each terminal and period; stored for as long as its usage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEEP = BulkInsert(SettledUsage, tuple(column.name for column in SettledUsage.__
 async def keep(
     connection: AsyncConnection, beam: str, link: Link, start_ms: int, counted: Iterable[Counted]
 ) -> None:
-    """Keep what was counted in a period."""
+    """Store the figures of a period."""
     rows = [
         (
             beam,
@@ -41,7 +41,7 @@ async def keep(
 async def shares(
     connection: AsyncConnection, beam: str, link: Link, since_ms: int, until_ms: int
 ) -> dict[int, Share]:
-    """Return what the plans gave each terminal, and its fair share, in a time."""
+    """Return the bits that plans gave each terminal, and its fair share, in a period."""
     query = (
         select(
             SettledUsage.terminal,

@@ -1,4 +1,4 @@
-"""Slices: set, read, terminated; and what their sites say of them."""
+"""Slices: set, read, terminated; and the reports of their sites."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from underpass_control.storage.models import Slice
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a site says of a slice.
+    """A site's report about a slice.
 
     Attributes:
-        revision: the one that it is about.
+        revision: the slice's revision that it is about.
         state: `running`, `failed`, or `ended`: nothing of it is left.
         containers: name, state and health of each.
     """
@@ -37,7 +37,7 @@ async def get(connection: AsyncConnection, name: str) -> Row[Any] | None:
 
 
 async def page(connection: AsyncConnection, *, after: str | None, limit: int) -> Sequence[Row[Any]]:
-    """Return slices behind a name, in order of names."""
+    """Return the slices after a name, in order of names."""
     query = select(Slice.__table__).order_by(Slice.name).limit(limit)
     if after is not None:
         query = query.where(Slice.name > after)
@@ -99,7 +99,7 @@ async def change(
     body: dict[str, Any] | None = None,
     ending: bool = False,
 ) -> Row[Any] | None:
-    """Give a slice another body, or begin its end; None if it has been changed meanwhile."""
+    """Give a slice another body, or begin its end; None if it was changed in the meantime."""
     values = {"revision": max(before.revision + 1, now_ms), "set_ms": now_ms, "ending": ending}
     if body is not None:
         values["body"] = body
@@ -113,7 +113,7 @@ async def change(
 
 
 async def report(connection: AsyncConnection, site: str, given: Reported, now_ms: int) -> None:
-    """Store what a site says of a slice; what is said of none of its own changes nothing."""
+    """Store a site's report about a slice; one about another site's slice changes nothing."""
     own = (Slice.name == given.name, Slice.site == site)
     if given.state == "ended":
         ended = (Slice.ending, Slice.revision == given.revision)

@@ -13,9 +13,9 @@ from underpass_control.storage.models import Terminal, TerminalTag
 
 MOST_TAGS = 10
 LONGEST_TAG = 32
-# No tag has it.
+# A character that no tag has.
 SEPARATOR = ";"
-# Terminals of one statement.
+# The most terminals in one statement.
 _AT_ONCE = 500
 
 # A terminal's tags, as a column beside its own.
@@ -39,7 +39,7 @@ def tagged(tag: str) -> ColumnElement[bool]:
 
 
 async def put_tags(connection: AsyncConnection, tags: Mapping[int, Sequence[str]]) -> None:
-    """Have terminals have these tags and no others."""
+    """Set the tags of terminals, in place of all former ones."""
     nodes = sorted(tags)
     for start in range(0, len(nodes), _AT_ONCE):
         some = nodes[start : start + _AT_ONCE]
@@ -52,7 +52,7 @@ async def put_tags(connection: AsyncConnection, tags: Mapping[int, Sequence[str]
 async def page_of_tags(
     connection: AsyncConnection, *, after: str | None, limit: int
 ) -> Sequence[Row[str, int]]:
-    """Return tags behind one, in order, each with how many terminals have it."""
+    """Return the tags after a given one, in order, each with its number of terminals."""
     query = (
         select(TerminalTag.tag, func.count().label("terminals"))
         .group_by(TerminalTag.tag)

@@ -1,4 +1,4 @@
-"""Vector tiles of maps: a set comes in portions, and takes the former one's place as a whole."""
+"""Vector tiles of maps: a set arrives in portions, and replaces the former one as a whole."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _COMING, _FORMER = "coming", "former"
 
 
 class Extent:
-    """What a set of tiles covers, as its tiles come; they do so by zoom, in any order."""
+    """The zooms and bounds of a set of tiles, counted as its tiles arrive in any order."""
 
     def __init__(self) -> None:
         self.tiles = 0
         self.content_bytes = 0
         self._zooms: set[int] = set()
-        # Of the tiles of the largest zoom: those of smaller ones reach further.
+        # The bounds of the tiles of the largest zoom: those of smaller zooms reach further.
         self._box: tuple[float, float, float, float] | None = None
 
     def add(self, one: TileContent) -> None:
@@ -47,7 +47,7 @@ class Extent:
         self._zooms.add(one.tile.z)
 
     def columns(self) -> dict[str, float | int]:
-        """Return what a set's row has of it."""
+        """Return the columns of a set's row that describe it."""
         box = self._box or (0.0, 0.0, 0.0, 0.0)
         return {
             "tiles": self.tiles,
@@ -63,7 +63,7 @@ class TwiceError(ValueError):
 
 
 class OvertakenError(RuntimeError):
-    """Somebody else has set the same map, or its tiles, meanwhile."""
+    """Another caller has set the same map, or its tiles, in the meantime."""
 
 
 Record = Callable[[AsyncConnection, Extent], Awaitable[None]]
@@ -76,14 +76,14 @@ async def replace(
     portions: AsyncIterable[Sequence[TileContent]],
     record: Record | None = None,
 ) -> Extent:
-    """Have these be a map's tiles, once all have come; if any is wrong, it keeps what it has.
+    """Replace a map's tiles once all have come; if any is wrong, the map keeps its present ones.
 
-    Each portion is written by itself, so that others write between. `record` writes down the
+    Each portion is written by itself, so that others can write in between. `record` logs the
     change, in the transaction that makes it.
 
     Raises:
         TwiceError: A tile has come twice.
-        OvertakenError: The map has been replaced, or has got others, meanwhile.
+        OvertakenError: In the meantime the map was replaced, or got other tiles.
     """
     async with database.transaction() as connection:
         row = {"source": source, "state": _COMING, "begun_ms": database.clock.now_ms()}
@@ -97,7 +97,7 @@ async def replace(
             await _add(database, source, tileset, some)
         await _finish(changes, source, tileset, extent, record)
     except BaseException:
-        # What came of it is deleted when others are.
+        # The tiles that have come are deleted with those of other sets.
         async with database.transaction() as connection:
             await connection.execute(
                 update(Tileset).where(Tileset.id == tileset).values(state=_FORMER)
@@ -143,7 +143,7 @@ def _overtaken(source: str) -> OvertakenError:
 
 
 async def remove(connection: AsyncConnection, publish: Publish, source: str) -> bool:
-    """Take away a map's tiles, and those that are coming; tell whether there were any."""
+    """Remove a map's tiles, and those that are arriving; tell whether there were any."""
     await _end(connection, source, _COMING)
     removed = await _end(connection, source, CURRENT)
     if removed:
@@ -164,20 +164,20 @@ async def _end(connection: AsyncConnection, source: str, state: str) -> bool:
 async def current(
     connection: AsyncConnection, sources: Sequence[str]
 ) -> dict[str, Row[tuple[object, ...]]]:
-    """Return the rows of the sets that maps have now, by map."""
+    """Return the rows of the current sets, by map."""
     query = select(Tileset.__table__).where(Tileset.source.in_(sources), Tileset.state == CURRENT)
     return {row.source: row for row in await connection.execute(query)}
 
 
 async def current_id(connection: AsyncConnection, source: str) -> int | None:
-    """Return the id of the set that a map has now."""
+    """Return the id of a map's current set."""
     query = select(Tileset.id).where(Tileset.source == source, Tileset.state == CURRENT)
     found: int | None = await connection.scalar(query)
     return found
 
 
 async def content(connection: AsyncConnection, tileset: int, tile: Tile) -> bytes | None:
-    """Return the gzipped content of a tile; None where the set has none there."""
+    """Return the gzipped content of a tile; None if the set has no such tile."""
     query = select(MapTile.content).where(
         MapTile.tileset == tileset, MapTile.z == tile.z, MapTile.x == tile.x, MapTile.y == tile.y
     )
@@ -186,7 +186,7 @@ async def content(connection: AsyncConnection, tileset: int, tile: Tile) -> byte
 
 
 async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
-    """Delete tiles of former sets, and of those that began before a time and never came."""
+    """Delete tiles of former sets, and of those that began before a time and never completed."""
     gone = select(Tileset.id).where(
         or_(
             Tileset.state == _FORMER,
