@@ -1,4 +1,4 @@
-"""Verbs for users, tokens and tenants, over the database: the first administrator is made so."""
+"""Verbs for users, tokens and tenants, over the database, which make the first administrator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from underpass_control.commands.tables import named, print_table
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.roles import Role
 
-# Storage and hashing take long to import: a verb does so when it runs.
+# Storage and hashing take long to import, so a verb imports them when it runs.
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -296,7 +296,7 @@ def _operator() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # A container's user may have no name.
+        # The user of a container may have no name.
         return f"uid {os.getuid()}"
 
 

@@ -50,7 +50,7 @@ def announce(
 
     Example: underpass-control announce --map tunnels.geojson --gpsd 127.0.0.1
     """
-    # Geometry takes half a second to import, which those who ask for help need not wait for.
+    # Geometry takes half a second to import, which help need not wait for.
     from dama.prediction import ObstructionMap
     from underpass_control.announcing import positions
     from underpass_control.announcing.announcer import Announcer

@@ -1,4 +1,4 @@
-"""What the verbs have in common: options, and how results and failures are told."""
+"""The common parts of verbs: options, and the output of results and failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TokenOption = Annotated[
     typer.Option("--token", envvar="UNDERPASS_TOKEN", help="A bearer token of it."),
 ]
 DEFAULT_URL = "http://127.0.0.1:8470"
-# What ends a verb.
+# The errors that end a verb.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 R = TypeVar("R")
@@ -49,12 +49,12 @@ def tell(value: Any, text: str, *, as_json: bool) -> None:
 
 
 def bars(*, quiet: bool = False) -> Progress:
-    """Return bars that show how far something is, where somebody sees them; else nothing."""
+    """Return progress bars, which are shown only on a terminal."""
     console = Console(stderr=True)
     return Progress(
         console=console,
         transient=True,
-        # What is printed meanwhile is the result, and may go into a file.
+        # Output in the meantime is the result, which may go into a file.
         redirect_stdout=False,
         disable=quiet or not console.is_interactive,
     )

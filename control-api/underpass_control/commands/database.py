@@ -1,4 +1,4 @@
-"""What the verbs that open the database themselves have in common."""
+"""The common parts of verbs that open the database themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from underpass_control.commands.console import fail
 
-# Storage takes a second to import: a verb does so when it opens the database.
+# Storage takes a second to import, so a verb imports it when it opens the database.
 if TYPE_CHECKING:
     from underpass_control.storage.database import Database
 
@@ -30,7 +30,7 @@ R = TypeVar("R")
 def with_database(
     url: str, run: Callable[[Database], Awaitable[R]], *, needs_schema: bool = True
 ) -> R:
-    """Run with an open database; end with what is wrong with it."""
+    """Run with an open database; if it cannot be opened, end with the reason."""
     from underpass_control.storage import schema
     from underpass_control.storage.database import DatabaseLostError
 

@@ -79,7 +79,7 @@ def import_enrolments(
     made: list[Any] = []
 
     async def run(client: Client) -> None:
-        # Where the tokens themselves are seen, they say how far it is.
+        # If the tokens themselves are visible, they show the progress.
         with bars(quiet=sys.stdout.isatty() and not service.as_json) as bar:
             for body in bar.track(bodies, description="tokens made"):
                 one = await _create(client, body)

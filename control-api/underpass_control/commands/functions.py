@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 slices = typer.Typer(help="Slices: chains of functions in containers.", no_args_is_help=True)
 
-# When the service is asked again that has refused, as somebody has to do something first; and
-# the longest pause that it may ask for.
+# The pause after a refusal by the service, which somebody has to resolve first; and the longest
+# pause that the service may ask for.
 _REFUSED_S = 30.0
 
 SLICE = named("name", "tenant", "site", "state", "detail")
@@ -73,7 +73,7 @@ def functions_agent(
     try:
         until_told(_run(agent, path_of("sites", file.site, "slices"), url, token, every_seconds))
     except KeyboardInterrupt:
-        # What runs goes on: it is the engine's.
+        # Running containers go on: they belong to the engine.
         return
 
 
@@ -83,10 +83,10 @@ async def _run(agent: Agent, path: str, url: str, token: str | None, every_s: fl
     import structlog
 
     log = structlog.get_logger()
-    # As the service has said last: while it is away, slices are looked after all the same.
+    # The service's last answer: slices are maintained even while the service is away.
     given: list[Any] = []
     was_let_in = False
-    # What the service has last refused it with; empty once it lets it in.
+    # The service's last refusal; empty once it accepts the agent.
     refused = ""
     async with Client(url, token) as client:
         while True:
@@ -98,12 +98,12 @@ async def _run(agent: Agent, path: str, url: str, token: str | None, every_s: fl
                 await client.ask("POST", path, body={"slices": reports})
             except LostError as error:
                 log.warning("the control service is away", error=str(error))
-                # However much later it is to come again, its slices are looked after before.
+                # Slices are maintained in the meantime, however long the pause.
                 wait_s = max(every_s, min(error.again_s, _REFUSED_S))
                 await agent.bring(given)
             except RefusedError as error:
                 if not was_let_in:
-                    # Whoever starts it with a wrong token or URL sees that at once.
+                    # A user who starts it with a wrong token or URL sees that at once.
                     raise
                 if str(error) != refused:
                     refused = str(error)
@@ -123,7 +123,7 @@ def _slices_of(answer: Any) -> list[Any]:
     """Return how the slices are to be.
 
     Raises:
-        RefusedError: What has answered is no control service.
+        RefusedError: The answer is not that of a control service.
     """
     found = answer.get("slices") if isinstance(answer, dict) else None
     if not isinstance(found, list):

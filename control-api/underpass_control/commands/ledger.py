@@ -23,7 +23,7 @@ Beam = Annotated[str, typer.Argument(help="Its id.")]
 Link = Annotated[str | None, typer.Option(help="`forward` or `return`; without it, both.")]
 
 _BITS_PER_MBIT = 10**6
-# Terminals named in a cell; of more, the rest is counted.
+# The most terminals named in a cell; the others are counted.
 _MOST_NAMED = 4
 
 

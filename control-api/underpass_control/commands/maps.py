@@ -1,4 +1,4 @@
-"""Maps from files, for people who wait."""
+"""Reads maps from files, with progress bars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.progress import TaskID
 
 from underpass_control.commands.console import bars, fail
 
-# Geometry and readers of extracts take a second to import: a verb does so when it reads a map.
+# Geometry and readers of extracts take a second to import, so a verb imports them when it runs.
 if TYPE_CHECKING:
     from dama.prediction import Obstruction
     from underpass_control.obstructions.extract import Progress as Tell
@@ -24,7 +24,7 @@ def is_geojson(path: Path) -> bool:
 
 
 def read_map(path: Path) -> list[Obstruction]:
-    """Read GeoJSON, or an OpenStreetMap extract; end with what is wrong with it."""
+    """Read GeoJSON, or an OpenStreetMap extract; if it is wrong, end with the reason."""
     from dama.prediction.geojson import GeoJsonError
     from underpass_control.obstructions.geojson import import_geojson
     from underpass_control.obstructions.osm import import_osm
@@ -38,7 +38,7 @@ def read_map(path: Path) -> list[Obstruction]:
 
 
 def with_progress(read: Callable[[Tell], R]) -> R:
-    """Read an extract and show how far it is; end with what is wrong with it."""
+    """Read an extract and show the progress; if it is wrong, end with the reason."""
     from underpass_control.obstructions.extract import ExtractError
 
     try:

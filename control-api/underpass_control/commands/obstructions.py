@@ -43,7 +43,7 @@ obstructions = typer.Typer(help="What cuts the line of sight.", no_args_is_help=
 
 _MEDIA_TYPE = "application/geo+json-seq"
 _FEATURES_OF_PART = 100
-# Of a large map, storing takes as long as sending.
+# For a large map, storing takes as long as sending.
 _WITHIN_S = 1_800.0
 OBSTRUCTION = (
     Column("id", "id"),

@@ -201,7 +201,7 @@ def set_route(
 
     Example: underpass-control terminal route 10 line-7.gpx
     """
-    # Lines bring geometry with them, which takes a third of a second to import.
+    # Lines need geometry, which takes a third of a second to import.
     from underpass_control.tracks.lines import LineError, read_line
 
     try:
@@ -232,7 +232,7 @@ def delete_terminal(service: Service, node: Node) -> None:
 
 
 def _area(path: Path) -> Any:
-    """Return what a file has; a feature's or a collection's area as if it stood alone."""
+    """Return the geometry in a file, also from a feature or a collection of one feature."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

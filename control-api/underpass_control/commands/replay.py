@@ -48,7 +48,7 @@ def replay(
 
     Example: underpass-control replay drive.gpx --terminal 10 --speed 2
     """
-    # Fixes bring geometry with them, which takes a third of a second to import.
+    # Fixes need geometry, which takes a third of a second to import.
     from underpass_control.replay.player import Played, play
     from underpass_control.replay.recording import RecordingError, read_recording
     from underpass_control.replay.targets import TargetError, target_of

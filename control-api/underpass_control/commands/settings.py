@@ -25,7 +25,7 @@ SETTINGS = (
     Column("paths", "paths", json.dumps),
     Column("terminals", "terminals", lambda value: json.dumps(value) if value else ""),
 )
-# A file of settings that is larger is none.
+# The size limit of a file of settings.
 _MOST_BYTES = 1 << 20
 
 Terminal = Annotated[int | None, typer.Option("--terminal", help="A terminal.")]
@@ -64,7 +64,7 @@ def set_settings(
 
 
 def read_settings(path: Path) -> Any:
-    """Return the JSON of a file of settings; end with the reason where it has none."""
+    """Return the JSON of a file of settings; if it has none, end with the reason."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MOST_BYTES + 1)

@@ -1,4 +1,4 @@
-"""Options that say which satellite is looked at, with what antenna; and where it is hidden."""
+"""Options for satellites and the antenna; and where a satellite is hidden."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LeftHandOption = Annotated[bool, typer.Option("--left-hand", help="One drives on
 
 
 def satellite_of(text: str) -> Satellite:
-    """Return the satellite that `NAME=LONGITUDE` names; end with what is wrong with it."""
+    """Return the satellite that `NAME=LONGITUDE` names; if it is wrong, end with the reason."""
     from dama.sky import Satellite, SkyError
 
     found = _SATELLITE.fullmatch(text)
@@ -55,7 +55,7 @@ def satellite_of(text: str) -> Satellite:
 
 
 def satellites_of(texts: Sequence[str]) -> tuple[Satellite, ...]:
-    """Return the satellites that are named; end with what is wrong with them."""
+    """Return the named satellites; if they are wrong, end with the reason."""
     found = tuple(satellite_of(text) for text in texts)
     if len({one.name for one in found}) != len(found):
         fail("two satellites have the same name")
@@ -70,7 +70,7 @@ def view_of(
     *,
     left_hand: bool,
 ) -> View:
-    """Return what the options say; end with what is wrong with them."""
+    """Return the options' view; if they are wrong, end with the reason."""
     from dama.sky import AntennaMask, SkyError
     from underpass_control.obstructions.sky import View
 

@@ -1,4 +1,4 @@
-"""Answers of the service as tables for people, or as they are for programs."""
+"""Answers of the service, as tables for people or unchanged for programs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Column:
 
 
 def named(*members: str) -> list[Column]:
-    """Return columns that are headed as their members are called, and shown as they are."""
+    """Return columns with the members' names as headings and unchanged values."""
     return [Column(member, member) for member in members]
 
 

@@ -1,4 +1,4 @@
-"""Vector tiles of an extract, for people who wait: made, and given to the service or stored."""
+"""Vector tiles of an extract: made, and sent to the service or stored, with progress bars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.progress import Progress
 from underpass_control.commands.console import bars
 from underpass_control.commands.maps import with_progress
 
-# Geometry takes a second to import: a verb does so when it makes tiles.
+# Geometry takes a second to import, so a verb imports it when it makes tiles.
 if TYPE_CHECKING:
     from underpass_control.client import Client
     from underpass_control.storage.changes import Changes
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from underpass_control.tiles.making import Tiles
 
 _MEDIA_TYPE = "application/json-seq"
-# A country's are made while they are sent.
+# A long bound: the tiles of a country are made while they are sent.
 _WITHIN_S = 6 * 3_600.0
 _PORTION = 200
 
 
 def make_tiles(path: Path) -> Tiles:
-    """Read what is drawn of an extract; end with what is wrong with it."""
+    """Read the drawn features of an extract; if it is wrong, end with the reason."""
     from underpass_control.tiles.making import Tiles
 
     return with_progress(lambda tell: Tiles(path, tell))
