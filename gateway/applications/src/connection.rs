@@ -21,13 +21,13 @@ use crate::wire::{
     ErrorCode, Event, FrameError, FrameReader, Reported, Request, VERSION, encode_head,
 };
 
-/// How long a frame may take to come, and to be read by the client.
+/// How long a frame may take to arrive, and how long the client may take to read one.
 const FRAME_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is read at once, bytes.
+/// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// A client's acknowledgements that wait for the mailbox at most.
+/// The most acknowledgements of a client that wait for the mailbox.
 const WAITING_ACKNOWLEDGEMENTS: usize = 64;
 
 /// A bundle that an application sends.
@@ -35,17 +35,17 @@ const WAITING_ACKNOWLEDGEMENTS: usize = 64;
 pub struct Outgoing {
     /// The service that sends it.
     pub service: u64,
-    /// Where it goes.
+    /// The endpoint that it is sent to.
     pub destination: Eid,
-    /// For how long it is of use; the node's default if none.
+    /// Its lifetime; none for the node's default.
     pub lifetime: Option<Duration>,
     /// Whether it is sent under custody, where the route takes it.
     pub custody: bool,
-    /// Of what the service is sent status reports.
+    /// The events of which the service is sent status reports.
     pub reports: Vec<Reported>,
-    /// What it says.
+    /// Its payload, if that is in memory.
     pub payload: Bytes,
-    /// The same, where it is on disk.
+    /// Its payload, if that is on disk.
     pub file: Option<Arc<PayloadFile>>,
 }
 
@@ -54,12 +54,12 @@ pub trait Node: Send + Sync {
     /// Its ipn node number.
     fn number(&self) -> u64;
 
-    /// The endpoint of one of its services; none if that has a name and the node
-    /// has none.
+    /// The endpoint of one of its services; none if the service has a name but the node
+    /// has no name in the dtn scheme.
     fn endpoint(&self, service: u64) -> Option<Eid>;
 
-    /// Sends a bundle; tells its creation timestamp, DTN time, ms, and
-    /// sequence number, if it leaves this node.
+    /// Sends a bundle. Returns its creation timestamp (DTN time, ms) and sequence number
+    /// if it leaves this node.
     ///
     /// # Errors
     /// When it cannot be sent.
@@ -69,7 +69,7 @@ pub trait Node: Send + Sync {
 /// Why a connection ended early.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The client has broken the protocol.
+    /// The client broke the protocol.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The connection failed.
@@ -80,11 +80,11 @@ pub enum ClientError {
     Slow,
 }
 
-/// Serves one client until it goes.
+/// Serves one client until it disconnects.
 ///
 /// # Errors
-/// When the client breaks the protocol or the connection. What it has not
-/// acknowledged waits for the next client, in any case.
+/// When the client breaks the protocol or the connection fails. In any case, bundles that
+/// it has not acknowledged wait for the next client.
 pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
     service: &Service,
@@ -107,7 +107,7 @@ pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let ended = client.serve(inlets).await;
     if let Err(ClientError::Frame(error)) = &ended {
-        // The client may have stopped reading; it is cut off anyway.
+        // The client may have stopped reading; its connection ends anyway.
         let _ = client
             .refuse(None, ErrorCode::Protocol, &error.to_string())
             .await;
@@ -115,7 +115,7 @@ pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
     ended
 }
 
-/// Tells a client that it is one too many.
+/// Tells a client that the node takes no more clients.
 ///
 /// # Errors
 /// When the connection fails.
@@ -135,10 +135,10 @@ pub(crate) struct Client<'a, S> {
     pub(crate) node: &'a dyn Node,
     max_payload_bytes: u32,
     pub(crate) registered: BTreeSet<u64>,
-    /// Where long payloads are, if this node has any.
+    /// The folder for long payloads, if this node has one.
     pub(crate) payloads: Option<Arc<Payloads>>,
     pub(crate) upload: Upload,
-    /// Payloads on disk of bundles that it has not acknowledged.
+    /// Payloads on disk of bundles that the client has not acknowledged.
     pub(crate) files: HashMap<u64, Arc<PayloadFile>>,
     acknowledgements: Arc<Semaphore>,
 }
@@ -174,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                     while let Some((head, payload)) = frames.next_frame()? {
                         let request = Request::parse(&head, &payload)?;
                         self.answer(request, payload).await?;
-                        // The disk's time is not the client's.
+                        // The time that the disk takes does not count against the client.
                         due = Instant::now() + FRAME_PATIENCE;
                     }
                 }
@@ -259,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
             Request::Acknowledge { delivery } => {
                 self.files.remove(&delivery);
                 let permits = self.acknowledgements.clone();
-                // Never closed.
+                // The semaphore is never closed.
                 if let Ok(permit) = permits.acquire_owned().await {
                     self.service.acknowledge(self.id, delivery, permit);
                 }
@@ -348,7 +348,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
         self.tell(&bundle, &stored.payload).await
     }
 
-    /// The endpoint that a client means; it is told if that is none.
+    /// Parses the endpoint that a client names; tells the client if it is not one.
     async fn destination(&mut self, id: u64, text: &str) -> Result<Option<Eid>, ClientError> {
         let destination = endpoint(text);
         if destination.is_none() {
@@ -374,7 +374,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
     }
 }
 
-/// Writes a frame; a client that does not read is given up.
+/// Writes a frame; ends the connection of a client that does not read it in time.
 async fn write(
     socket: &mut (impl AsyncWrite + Unpin),
     event: &Event,
@@ -390,8 +390,8 @@ async fn write(
     Ok(written.map_err(|_| ClientError::Slow)??)
 }
 
-/// The endpoint of a text, `ipn:NODE.SERVICE`, `ipn:ALLOCATOR.NODE.SERVICE`
-/// (RFC 9758) or `dtn://NODE/SERVICE`; none if it is another or names no node.
+/// Parses an endpoint: `ipn:NODE.SERVICE`, `ipn:ALLOCATOR.NODE.SERVICE` (RFC 9758) or
+/// `dtn://NODE/SERVICE`; none for any other text or one that names no node.
 pub fn endpoint(text: &str) -> Option<Eid> {
     if let Some(named) = text.strip_prefix("dtn:") {
         let endpoint = Eid::with_dtn(named).ok();

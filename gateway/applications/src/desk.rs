@@ -1,22 +1,22 @@
-//! Which client gets which bundle next: the state of the desk at which
+//! Decides which client gets which bundle next: the state of the desk at which
 //! applications fetch their bundles, without I/O or clock.
 //!
-//! Bundles are known here by their number in the mailbox alone; their order is
-//! that of their coming. A client has a bounded number of bundles that it has
-//! not acknowledged. If it goes, they wait again, in their old order.
+//! The desk knows bundles only by their number in the mailbox, and keeps them in the
+//! order in which they came. A client may have a bounded number of unacknowledged
+//! bundles. If it disconnects, these wait again, in their old order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::wire::ErrorCode;
 
-/// One connection.
+/// The id of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u64);
 
 /// Bundles that a client may have before it acknowledges the first.
 const MOST_UNACKNOWLEDGED: usize = 16;
 
-/// Bytes of these, beyond one bundle.
+/// The most bytes of these bundles, beyond one bundle.
 const MOST_UNACKNOWLEDGED_BYTES: u64 = 1 << 20;
 
 /// Services that one client may have.
@@ -25,20 +25,20 @@ const MOST_SERVICES: usize = 16;
 /// A bundle in the mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its number there; later ones are higher.
+    /// Its number in the mailbox; later bundles have higher numbers.
     pub number: u64,
     /// The service that it is for.
     pub service: u64,
-    /// Its payload's bytes.
+    /// The length of its payload, bytes.
     pub bytes: u64,
     /// When its lifetime ends, on the mailbox's clock, ms.
     pub expires_ms: u64,
 }
 
-/// What is to be done.
+/// What the caller has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Give a client a bundle.
+    /// Deliver a bundle to a client.
     Deliver {
         /// The client.
         client: ClientId,
@@ -49,12 +49,12 @@ pub enum Output {
     Forget {
         /// Its number.
         number: u64,
-        /// Whether its lifetime has ended; else it was acknowledged.
+        /// Whether its lifetime has ended; otherwise it was acknowledged.
         expired: bool,
     },
 }
 
-/// Why a service is not given.
+/// Why a client does not get a service.
 pub type Taken = ErrorCode;
 
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ struct Endpoint {
 #[derive(Debug, Default)]
 struct Client {
     services: BTreeSet<u64>,
-    /// Services that may have something for it, in their turn.
+    /// Services that may have a bundle for it, in round-robin order.
     turns: VecDeque<u64>,
     unacknowledged: BTreeSet<u64>,
     unacknowledged_bytes: u64,
@@ -81,7 +81,7 @@ impl Client {
     }
 }
 
-/// The desk.
+/// The state of the desk.
 #[derive(Debug, Default)]
 pub struct Desk {
     items: HashMap<u64, (Item, Option<ClientId>)>,
@@ -92,7 +92,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// The next thing to be done.
+    /// The next thing that the caller has to do.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -102,12 +102,12 @@ impl Desk {
         self.expiries.first().map(|(at, _)| *at)
     }
 
-    /// Bundles in the mailbox.
+    /// The number of bundles in the mailbox.
     pub fn count(&self) -> usize {
         self.items.len()
     }
 
-    /// A bundle is in the mailbox now.
+    /// Adds a bundle that is in the mailbox now.
     pub fn arrived(&mut self, item: Item) {
         let Item {
             number, service, ..
@@ -121,19 +121,19 @@ impl Desk {
         }
     }
 
-    /// A bundle is in the mailbox that no client can be given: until its lifetime
-    /// ends it may be mended.
+    /// Adds a bundle of the mailbox that cannot be delivered (its payload's file is
+    /// missing). It stays until its lifetime ends, since the file may come back.
     pub fn keep(&mut self, item: Item) {
         self.items.insert(item.number, (item, None));
         self.expiries.insert((item.expires_ms, item.number));
     }
 
-    /// A client is there.
+    /// Adds a client.
     pub fn connect(&mut self, client: ClientId) {
         self.clients.entry(client).or_default();
     }
 
-    /// A client is gone: what it has not acknowledged waits again.
+    /// Removes a client: its unacknowledged bundles wait again.
     pub fn disconnect(&mut self, client: ClientId) {
         let Some(gone) = self.clients.remove(&client) else {
             return;
@@ -153,12 +153,12 @@ impl Desk {
         }
     }
 
-    /// Whether nobody has a service and nothing waits for it.
+    /// Whether no client has a service and no bundle waits for it.
     pub fn is_free(&self, service: u64) -> bool {
         !self.endpoints.contains_key(&service)
     }
 
-    /// Gives a client a service, and what waits for it.
+    /// Gives a client a service, and the bundles that wait for it.
     ///
     /// # Errors
     /// When another client has it, or this one has too many.
@@ -189,13 +189,13 @@ impl Desk {
         client.is_some_and(|client| client.services.contains(&service))
     }
 
-    /// Who has a service.
+    /// The client that has a service.
     pub fn client_of(&self, service: u64) -> Option<ClientId> {
         self.endpoints.get(&service)?.client
     }
 
-    /// A client has acknowledged a bundle. One that it was not given, or whose
-    /// lifetime has ended, is ignored.
+    /// Takes a client's acknowledgement of a bundle. It is ignored if the client was not
+    /// given that bundle, or if the bundle's lifetime has ended.
     pub fn acknowledge(&mut self, client: ClientId, number: u64) {
         let item = self.items.get(&number);
         if item.is_some_and(|(_, with)| *with == Some(client)) {
@@ -203,7 +203,7 @@ impl Desk {
         }
     }
 
-    /// Forgets what has outlived its lifetime.
+    /// Forgets the bundles whose lifetime has ended.
     pub fn expire(&mut self, now_ms: u64) {
         while let Some((at, number)) = self.expiries.first().copied() {
             if at > now_ms {
@@ -249,7 +249,7 @@ impl Desk {
         }
     }
 
-    /// Gives a client what it may have, one bundle of each service in turn.
+    /// Delivers to a client as many bundles as it may have, one of each service in turn.
     fn serve(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;

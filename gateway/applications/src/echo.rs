@@ -1,9 +1,10 @@
-//! The echo service: what comes is sent back to whoever sent it.
+//! The echo service: it sends each bundle back to its source.
 //!
-//! It never answers nobody, its own node or another echo, so that no bundle
-//! goes round and round; and no node gets more answers than its rate. Names of the
-//! dtn scheme prove nothing: they are answered only by the neighbour that the ping
-//! came from, and all names behind one count together.
+//! It never answers the null endpoint, its own node or another echo, so that no bundle
+//! circles for ever. Each node gets a limited rate of answers. A name of the dtn scheme
+//! proves nothing, so a bundle from one is answered only if the routes to that name lead
+//! back to the neighbour that the bundle came from; all names behind one neighbour share
+//! one limit.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 use underpass_bundle::wire::{Eid, ipn_parts};
 use underpass_bundle::{Delivery, ECHO_NAME, NeighbourId, Send};
 
-/// Nodes whose answers are counted; a node that has been silent for a while
-/// makes room for another.
+/// Nodes whose answers are counted. A node that has been silent for a second makes room
+/// for another.
 const MOST_NODES: usize = 4096;
 
 /// Answers bundles to one service.
@@ -24,7 +25,7 @@ pub struct Echo {
     nodes: HashMap<Asker, Allowance>,
 }
 
-/// Whose answers are counted together.
+/// The askers whose answers are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Asker {
     /// A node, by its number.
@@ -33,7 +34,7 @@ enum Asker {
     NamedBehind(NeighbourId),
 }
 
-/// A token bucket that holds the answers of one second.
+/// A token bucket that holds at most the answers of one second.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     answers: f64,
@@ -41,8 +42,8 @@ struct Allowance {
 }
 
 impl Echo {
-    /// The echo at a service of a node, which answers each other node `per_s`
-    /// times a second at most.
+    /// The echo at a service of a node. It answers each other node at most `per_s` times
+    /// a second.
     pub fn new(node: u64, service: u64, per_s: u32) -> Echo {
         Echo {
             node,
@@ -52,8 +53,9 @@ impl Echo {
         }
     }
 
-    /// The answer to a bundle, if it gets one, from the endpoint that it was sent to.
-    /// `back` is the next hop to its source by the routes of the dtn scheme.
+    /// The answer to a bundle, if it gets one; it is sent from the endpoint that the
+    /// bundle was sent to. `back` is the next hop to the bundle's source by the routes of
+    /// the dtn scheme.
     pub fn answer(
         &mut self,
         now: Instant,
@@ -77,7 +79,7 @@ impl Echo {
 
     fn asker(&self, bundle: &Delivery, back: Option<NeighbourId>) -> Option<Asker> {
         if let Eid::Dtn(_, address) = &bundle.source {
-            // Without a service it is an administrative endpoint, with "~" a group.
+            // Without a service it is an administrative endpoint; with "~" it is a group.
             let service = address.service_name()?;
             let from = bundle.from.filter(|from| back == Some(*from))?;
             let loops = service == ECHO_NAME || service.starts_with('~');
@@ -91,7 +93,7 @@ impl Echo {
     fn allows(&mut self, now: Instant, node: Asker) -> bool {
         let most = f64::from(self.per_s);
         if !self.nodes.contains_key(&node) && self.nodes.len() >= MOST_NODES {
-            // Their buckets are full again: nothing is lost with them.
+            // Their buckets are full again, so dropping them changes nothing.
             let second = Duration::from_secs(1);
             self.nodes
                 .retain(|_, of| now.saturating_duration_since(of.at) < second);
@@ -159,7 +161,7 @@ mod tests {
             let at = now + Duration::from_millis(step);
             answered += u32::from(echo.answer(at, bundle, None).is_some());
         }
-        // Those of one second at once, and those of the second that passes.
+        // A full bucket of one second, and the answers of the second that passes.
         assert!((19..=20).contains(&answered), "{answered}");
         let other = delivery(ipn(11, 40), 0, b"ping");
         assert!(echo.answer(now, other, None).is_some());

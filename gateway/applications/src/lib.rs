@@ -1,12 +1,12 @@
 //! Applications of this node: programs that send and receive bundles over a
 //! Unix socket (`docs/applications.md`).
 //!
-//! A bundle for an application is stored in the [`Mailbox`], on disk, before
-//! whoever had custody of it is told that this node has it; it stays there
-//! until the application has acknowledged it, or its lifetime ends. The
-//! [`Desk`] decides, without I/O or clock, which client gets what next; a
-//! [`Service`] runs both on a thread of its own; [`serve_client`] speaks the
-//! protocol of [`wire`] with one client. The [`Echo`] answers by itself.
+//! A bundle for an application is stored on disk in the [`Mailbox`] before this node
+//! tells the bundle's custodian that it has it. The bundle stays there until the
+//! application acknowledges it or its lifetime ends. The [`Desk`] decides, without I/O or
+//! clock, which client gets which bundle next; a [`Service`] runs both on a thread of its
+//! own; [`serve_client`] speaks the protocol of [`wire`] with one client. The [`Echo`]
+//! answers by itself.
 
 mod connection;
 mod desk;

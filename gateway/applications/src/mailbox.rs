@@ -1,7 +1,7 @@
 //! The bundles that wait for their applications, as an SQLite database.
 //!
-//! With WAL and `synchronous = FULL` a commit is on stable storage when it
-//! returns. Times are of a clock of its own that runs while the node does: the
+//! With WAL and `synchronous = FULL`, a commit is on stable storage when it returns.
+//! Times are those of the mailbox's own clock, which runs only while the node runs: the
 //! time of day may step, and may be unknown after a start.
 
 use std::path::Path;
@@ -31,7 +31,7 @@ const LAYOUT: &str = "
     );
     CREATE TABLE clock (now_ms INTEGER NOT NULL);
     INSERT INTO clock VALUES (0);";
-/// What format 2 has more: payloads that are files.
+/// What format 2 adds: payloads that are files.
 const FILES: &str = "
     CREATE TABLE files (
         number INTEGER PRIMARY KEY REFERENCES waiting(number),
@@ -39,20 +39,20 @@ const FILES: &str = "
     );
     PRAGMA user_version = 2;";
 
-/// Whom a payload's file has its name for: a row of the mailbox, whichever number
-/// that gets.
+/// The record for which a payload's file gets its name: one constant stands for any row
+/// of the mailbox, since the row's number is not known in time.
 pub(crate) const FILE_RECORD: u64 = 0;
 
-/// The mailbox cannot be used.
+/// Why the mailbox cannot be used.
 #[derive(Debug, Error)]
 pub enum MailboxError {
     /// The database fails.
     #[error("the mailbox of applications: {0}")]
     Database(#[from] rusqlite::Error),
-    /// Its folder, or a payload's file, cannot be made.
+    /// Its folder, or a payload's file, cannot be created.
     #[error("the mailbox of applications: {0}")]
     Folder(#[from] std::io::Error),
-    /// It is of another version.
+    /// The mailbox has the format of another version.
     #[error("the mailbox of applications has format {0}, which this version does not know")]
     Format(i64),
 }
@@ -70,9 +70,9 @@ pub struct Stored {
     pub sequence: u64,
     /// Its age when it came, ms.
     pub age_ms: u64,
-    /// What it says.
+    /// Its payload, if that is in memory.
     pub payload: Bytes,
-    /// The same, where it is on disk.
+    /// Its payload, if that is on disk.
     pub file: Option<Arc<PayloadFile>>,
 }
 
@@ -93,16 +93,16 @@ pub struct NamedFile {
 #[derive(Debug)]
 pub struct Mailbox {
     connection: Connection,
-    /// The clock when it was opened, ms, and since when it has run on.
+    /// The clock at opening, ms, and the instant from which it runs on.
     opened: (u64, Instant),
     is_changing: bool,
 }
 
 impl Mailbox {
-    /// Opens or makes the database at `now`.
+    /// Opens or creates the database at `now`.
     ///
     /// # Errors
-    /// When the file is no database of this format, or in use.
+    /// When the file is not a database of this format, or is in use.
     pub fn open(path: &Path, now: Instant) -> Result<Mailbox, MailboxError> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
@@ -111,7 +111,7 @@ impl Mailbox {
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        // It may have no other folder to write in.
+        // The process may have no other folder that it can write to.
         connection.pragma_update(None, "temp_store", "MEMORY")?;
         match connection.pragma_query_value(None, "user_version", |row| row.get(0))? {
             0 => connection.execute_batch(&format!("BEGIN; {LAYOUT} {FILES} COMMIT;"))?,
@@ -134,7 +134,7 @@ impl Mailbox {
         at.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
     }
 
-    /// All that waits, with the numbers of the nodes that it counts for.
+    /// All bundles that wait, each with the number of the node that it counts for.
     ///
     /// # Errors
     /// When the database fails.
@@ -174,15 +174,15 @@ impl Mailbox {
         Ok(files.collect::<Result<_, _>>()?)
     }
 
-    /// Stores a bundle, to be committed, with its payload's file if it has one;
-    /// nothing if it is there already.
+    /// Stores a bundle, with its payload's file if it has one; [`Mailbox::commit`] makes
+    /// that durable. None if the bundle is there already.
     ///
     /// # Errors
     /// When the database fails.
     pub fn add(&mut self, now: Instant, bundle: &Delivery) -> Result<Option<Item>, MailboxError> {
         let source = bundle.source.to_string();
         let (time_ms, sequence) = (bundle.timestamp.dtntime(), bundle.timestamp.seqno());
-        // Bundles without a source have no name to be known again by.
+        // Bundles without a source have no name by which a duplicate could be recognised.
         let named = !is_null(&bundle.source);
         let service = bundle.service;
         let name = named.then(|| format!("{source} {time_ms} {sequence} {service}"));
@@ -247,8 +247,8 @@ impl Mailbox {
         Ok(stored.optional()?)
     }
 
-    /// Forgets a bundle, to be committed. The service, the node that it counts for
-    /// and the payload's bytes, if it was there.
+    /// Forgets a bundle; [`Mailbox::commit`] makes that durable. Returns the service, the
+    /// node that it counts for and the payload's bytes, if the bundle was there.
     ///
     /// # Errors
     /// When the database fails.
@@ -266,7 +266,7 @@ impl Mailbox {
         Ok(removed.optional()?)
     }
 
-    /// Makes all changes durable, and with them the clock.
+    /// Makes all changes durable, and saves the clock with them.
     ///
     /// # Errors
     /// When the database fails; the changes may be lost.
@@ -279,10 +279,10 @@ impl Mailbox {
         Ok(self.connection.execute_batch("COMMIT")?)
     }
 
-    /// Takes back what is not committed.
+    /// Undoes all changes that are not committed.
     pub fn roll_back(&mut self) {
         self.is_changing = false;
-        // Fails where the database has done so by itself.
+        // Fails if the database has rolled back by itself.
         let _ = self.connection.execute_batch("ROLLBACK");
     }
 
@@ -314,7 +314,7 @@ mod tests {
         let later = now + Duration::from_secs(5);
         let bundle = delivery(ipn(10, 40), 1, b"hello");
         let item = mailbox.add(later, &bundle).unwrap().unwrap();
-        // The same again, and two without a name, one of them by a neighbour.
+        // A duplicate, and two bundles without a name, one of them by a neighbour.
         assert_eq!(mailbox.add(later, &bundle).unwrap(), None);
         for from in [None, Some(NeighbourId(20))] {
             let nobody = Delivery {

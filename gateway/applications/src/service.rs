@@ -1,9 +1,9 @@
-//! The mailbox and the desk on a thread of their own, where the mailbox may
-//! wait for the disk.
+//! Runs the mailbox and the desk on a thread of their own, since the mailbox may wait for
+//! the disk.
 //!
-//! What comes in while a commit is under way is done together and committed
-//! once. A mailbox that fails is tried again: what has come is in memory
-//! meanwhile, and its custodians are not told.
+//! Calls that come in during a commit are handled together and committed once. If the
+//! mailbox fails, the thread tries again: until then the new bundles stay in memory, and
+//! their custodians are not told.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -21,26 +21,26 @@ use crate::desk::{ClientId, Desk, Item, Output};
 use crate::mailbox::{FILE_RECORD, Mailbox, MailboxError, Stored};
 use crate::wire::{ErrorCode, Report, Reported};
 
-/// Calls that are committed together at most.
+/// The most calls that are committed together.
 const TOGETHER: usize = 64;
-/// How long a mailbox that fails is left alone before it is tried again.
+/// The pause before a failed commit is tried again.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
-/// While bundles wait, the mailbox's clock is saved this often: a crash
-/// lengthens their lifetimes by no more.
+/// How often the mailbox's clock is saved while bundles wait: a crash lengthens their
+/// lifetimes by no more than this.
 const SAVE_CLOCK_AFTER: Duration = Duration::from_secs(60);
 /// Status reports that wait for one client; more are dropped.
 const WAITING_REPORTS: usize = 256;
-/// Status reports that wait for the thread, as while its disk is full; more are
+/// Status reports that wait for the thread, for instance while its disk is full. More are
 /// dropped, since anybody may send them.
 const UNREAD_REPORTS: usize = 4096;
 
-/// Tells that what came with a ticket is safe.
+/// Called with a bundle's ticket once the bundle is stored safely.
 pub type Confirm = Box<dyn Fn(u64) + Send>;
 
 impl Report {
-    /// Of what a bundle node tells; none if that is no report on a bundle that it has
-    /// sent, from one of its endpoints, whose service `own_service` gives: anybody may
-    /// report on others', with this node as report-to.
+    /// The report in an event of the bundle node. None if the event is not a status
+    /// report on a bundle from one of this node's endpoints, for which `own_service`
+    /// gives the service: anybody may name this node as report-to for bundles of others.
     pub fn of(
         told: &underpass_bundle::Event,
         own_service: impl Fn(&Eid) -> Option<u64>,
@@ -84,7 +84,7 @@ enum Call {
     Close,
 }
 
-/// What a client gets: its window bounds the bundles.
+/// Where a client's bundles and reports go; the client's window bounds the bundles.
 struct Outlets {
     bundles: mpsc::UnboundedSender<(u64, Stored)>,
     reports: mpsc::Sender<Report>,
@@ -96,7 +96,7 @@ pub(crate) struct Inlets {
     pub reports: mpsc::Receiver<Report>,
 }
 
-/// The thread, to be called from anywhere.
+/// A handle of the thread; any thread may call it.
 #[derive(Clone)]
 pub struct Service {
     calls: calls::Sender<Call>,
@@ -105,7 +105,7 @@ pub struct Service {
 }
 
 struct Shared {
-    /// Bundles that have come and are not confirmed.
+    /// Bundles that have come and are not yet confirmed.
     unconfirmed: AtomicUsize,
     /// Status reports that wait for the thread.
     unread_reports: AtomicUsize,
@@ -120,11 +120,11 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    /// Opens the mailbox and starts the thread. What waits is counted in
-    /// `applications`.
+    /// Opens the mailbox and starts the thread. The bundles that wait in it are counted
+    /// in `applications`.
     ///
     /// # Errors
-    /// When the mailbox cannot be opened, or the thread not be started.
+    /// When the mailbox cannot be opened, or the thread cannot be started.
     pub fn start(
         path: &Path,
         applications: Arc<Applications>,
@@ -175,13 +175,13 @@ impl Service {
         })
     }
 
-    /// A bundle for an application has come; room was reserved for it.
+    /// Takes a bundle for an application; its room must have been reserved.
     pub fn arrived(&self, delivery: Delivery) {
         self.shared.unconfirmed.fetch_add(1, Ordering::AcqRel);
         self.call(Call::Arrived(delivery));
     }
 
-    /// A status report has come.
+    /// Takes a status report.
     pub fn report(&self, report: Report) {
         let unread = &self.shared.unread_reports;
         if unread.fetch_add(1, Ordering::AcqRel) >= UNREAD_REPORTS {
@@ -192,18 +192,18 @@ impl Service {
         self.call(Call::Report(report));
     }
 
-    /// Whether all that has come is stored and confirmed.
+    /// Whether all bundles that have come are stored and confirmed.
     pub fn is_idle(&self) -> bool {
         self.shared.unconfirmed.load(Ordering::Acquire) == 0
     }
 
-    /// Ends the thread and closes the mailbox: another process may open it.
-    /// Calls have no effect from then on. Blocks.
+    /// Ends the thread and closes the mailbox, so that another process may open it. Later
+    /// calls have no effect. Blocks.
     pub fn close(&self) {
         self.call(Call::Close);
         let thread = self.shared.thread.lock().unwrap().take();
         if let Some(thread) = thread {
-            // A panic has ended the process.
+            // A panic of the thread ends the process.
             let _ = thread.join();
         }
     }
@@ -243,21 +243,21 @@ impl Service {
     }
 
     fn call(&self, call: Call) {
-        // Fails once the service is closed: another process has the mailbox.
+        // Fails once the service is closed: another process may have the mailbox by then.
         let _ = self.calls.send(call);
     }
 }
 
-/// What was stored, in its order, none for what was there already; and what
-/// was forgotten, as [`Mailbox::remove`] tells it.
+/// The bundles that were stored, in order, with none for each duplicate; and the bundles
+/// that were forgotten, as [`Mailbox::remove`] returns them.
 type Changes = (Vec<Option<Item>>, Vec<(u64, u64, u64)>);
 
-/// The payloads of waiting bundles, by these bundles' numbers, and the numbers of
-/// those whose payload is missing.
+/// The payloads of waiting bundles by bundle number, and the numbers of bundles whose
+/// payload is missing.
 type TakenUp = (HashMap<u64, Arc<PayloadFile>>, BTreeSet<u64>);
 
-/// Takes up the payloads that an earlier run has left on disk, and deletes what
-/// no bundle has; bundles whose payloads are missing are told with them.
+/// Takes up the payloads that an earlier run has left on disk, and deletes files that
+/// belong to no bundle. Returns also the bundles whose payloads are missing.
 fn take_up(mailbox: &Mailbox, payloads: Option<&Arc<Payloads>>) -> Result<TakenUp, MailboxError> {
     let (mut files, mut missing) = (HashMap::new(), BTreeSet::new());
     let mut names = BTreeSet::new();
@@ -290,11 +290,11 @@ struct Worker {
     outlets: HashMap<ClientId, Outlets>,
     /// Payloads on disk, by their bundles' numbers.
     files: HashMap<u64, Arc<PayloadFile>>,
-    /// To be stored.
+    /// Bundles to store.
     unstored: Vec<Delivery>,
-    /// To be forgotten.
+    /// Numbers of bundles to forget.
     done: Vec<u64>,
-    /// When the clock was saved.
+    /// When the clock was last saved.
     saved: Instant,
 }
 
@@ -343,7 +343,7 @@ impl Worker {
             }
             Call::Register(client, service, answer) => {
                 let registered = self.register(client, service);
-                // A client that is gone wants no answer.
+                // A client that has disconnected wants no answer.
                 let _ = answer.send(registered);
             }
             Call::Acknowledge(client, number, permit) => {
@@ -396,7 +396,7 @@ impl Worker {
     fn deliver(&self, client: ClientId, number: u64) {
         let outlets = self.outlets.get(&client);
         match (outlets, self.mailbox.load(number)) {
-            // Fails where the client is gone; its disconnection is on its way.
+            // Fails if the client has disconnected; that call is on its way.
             (Some(outlets), Ok(Some(stored))) => {
                 let file = self.files.get(&number).cloned();
                 drop(outlets.bundles.send((number, Stored { file, ..stored })));
@@ -406,7 +406,7 @@ impl Worker {
         }
     }
 
-    /// Commits all changes, as often as it takes.
+    /// Commits all changes, and tries again until that succeeds.
     fn store(&mut self) {
         let now = Instant::now();
         let clock_due = self.desk.count() > 0 && now - self.saved >= SAVE_CLOCK_AFTER;

@@ -1,4 +1,4 @@
-//! Payloads on disk that a client gives or takes part by part.
+//! Payloads on disk that a client sends or reads part by part.
 
 use std::io;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use underpass_payloads::{PayloadFile, Refused, WriteError, Writer};
 use crate::connection::{Client, ClientError, Outgoing};
 use crate::wire::{ErrorCode, Event};
 
-/// What is read at once of a payload, bytes.
+/// The most bytes of a payload that one answer has.
 const READ_BYTES: u64 = 1 << 20;
 
-/// The payload that a client gives in parts.
+/// The payload that a client is sending in parts.
 #[derive(Debug, Default)]
 pub(crate) enum Upload {
-    /// None.
+    /// No payload.
     #[default]
     Nothing,
-    /// One that is being written.
+    /// A payload that is being written.
     Open {
         id: u64,
         outgoing: Box<Outgoing>,
         writer: Writer,
     },
-    /// It was refused: parts may still be on their way.
+    /// The payload was refused: parts of it may still be on their way.
     Refused(u64),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
-    /// Makes room for a payload that is to come in parts.
+    /// Reserves room for a payload that is to come in parts.
     pub(crate) async fn begin(
         &mut self,
         id: u64,
@@ -71,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
         }
     }
 
-    /// Writes the next part, and sends the bundle behind the last one.
+    /// Writes the next part; sends the bundle after the last one.
     pub(crate) async fn part(&mut self, id: u64, payload: Bytes) -> Result<(), ClientError> {
         let (outgoing, mut writer) = match std::mem::take(&mut self.upload) {
             Upload::Open {
@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
         }
     }
 
-    /// Answers with what is behind an offset of a payload.
+    /// Answers with the bytes of a payload from an offset on.
     pub(crate) async fn read(
         &mut self,
         id: u64,
@@ -152,7 +152,7 @@ enum Written {
     Whole(Arc<PayloadFile>),
 }
 
-/// Calls on a thread that may wait for the disk.
+/// Runs a call on a thread that may wait for the disk.
 async fn waiting<R: Send + 'static>(
     call: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, io::Error> {

@@ -1,8 +1,8 @@
 //! The protocol of the applications' socket: frames of a JSON head and a
 //! payload.
 //!
-//! A frame is the head's length and the payload's, each a 32-bit number in
-//! network order, then both. Which payload a head has is its kind's to say.
+//! A frame is the length of its head and that of its payload, each a 32-bit number in
+//! network order, and then both. The kind of the head says what its payload is.
 
 use bytes::{Buf, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -11,13 +11,13 @@ use thiserror::Error;
 /// The version that the node's greeting names.
 pub const VERSION: u32 = 1;
 
-/// Bytes of a head at most.
+/// The most bytes of a head.
 pub const MAX_HEAD_BYTES: u32 = 4096;
 
 /// The lengths in front of each frame.
 const LENGTHS_BYTES: usize = 8;
 
-/// Events that status reports are asked for.
+/// Events that status reports tell of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reported {
@@ -31,44 +31,44 @@ pub enum Reported {
     Deleted,
 }
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Have the bundles for a service of this node.
+    /// Get the bundles for a service of this node.
     Register {
-        /// Named in the answer.
+        /// The answer repeats it.
         id: u64,
-        /// The ipn service number; none for any that is free.
+        /// The ipn service number; none for any free one.
         #[serde(default)]
         service: Option<u64>,
-        /// Instead of it, the service's name in the dtn scheme.
+        /// The service's name in the dtn scheme, instead of the number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
     /// Send the payload as a bundle.
     Send {
-        /// Named in the answer.
+        /// The answer repeats it.
         id: u64,
         /// A service that this client has registered; the bundle's source.
         service: u64,
-        /// Where it goes, `ipn:NODE.SERVICE`.
+        /// The endpoint that it is sent to, such as `ipn:NODE.SERVICE`.
         destination: String,
-        /// For how long it is of use, ms.
+        /// Its lifetime, ms.
         #[serde(default)]
         lifetime_ms: Option<u64>,
         /// Whether it is sent under custody, where the route takes it.
         /// Default true.
         #[serde(default)]
         custody: Option<bool>,
-        /// The events of which this endpoint is sent status reports.
+        /// The events of which this service is sent status reports.
         #[serde(default)]
         reports: Vec<Reported>,
     },
-    /// Send a bundle whose payload of so many bytes follows in parts, and waits
-    /// on disk. A client sends one at a time.
+    /// Send a bundle whose payload of `bytes` follows in parts and waits on disk until it
+    /// is whole. A client sends one such payload at a time.
     Begin {
-        /// Named in the answers, and by the parts.
+        /// The answers and the parts repeat it.
         id: u64,
         /// As in [`Request::Send`].
         service: u64,
@@ -83,58 +83,58 @@ pub enum Request {
         /// As in [`Request::Send`].
         #[serde(default)]
         reports: Vec<Reported>,
-        /// The payload's bytes.
+        /// The length of the payload, bytes.
         bytes: u64,
     },
-    /// The next part of the payload that was begun. The bundle is sent with the
-    /// last one.
+    /// The next part of the payload that was begun. The node sends the bundle after the
+    /// last part.
     Part {
-        /// That of [`Request::Begin`].
+        /// The id of [`Request::Begin`].
         id: u64,
     },
-    /// Read some of a bundle's payload that is on disk.
+    /// Read part of a bundle's payload that is on disk.
     Read {
-        /// Named in the answer.
+        /// The answer repeats it.
         id: u64,
         /// The delivery's number.
         delivery: u64,
-        /// Where to begin.
+        /// The offset at which to begin, bytes.
         offset: u64,
     },
-    /// A bundle is safe with the application, or done with.
+    /// The application has stored a bundle safely, or no longer needs it.
     Acknowledge {
         /// The delivery's number.
         delivery: u64,
     },
 }
 
-/// Why a request is not carried out.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The frame is none of this protocol; the connection ends.
+    /// The frame breaks this protocol; the connection ends.
     Protocol,
     /// Another client has the service.
     Taken,
     /// No application may have the service, or this client has not registered it.
     NotAllowed,
-    /// A client may have no more services, or the node no more clients.
+    /// The client has too many services, or the node too many clients.
     TooMany,
-    /// The destination is no endpoint that bundles can be sent to.
+    /// The destination is not an endpoint that bundles can be sent to.
     Destination,
     /// No route leads to the destination.
     NoRoute,
-    /// There is no room at present: to be tried again later.
+    /// There is no room at present; the client should try again later.
     NoRoom,
     /// The payload is larger than the node takes.
     TooLarge,
     /// The client has no such bundle.
     Unknown,
-    /// The node ends.
+    /// The node is shutting down.
     Closing,
 }
 
-/// What the node says.
+/// A message of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Event {
@@ -150,30 +150,30 @@ pub enum Event {
         #[serde(default)]
         max_file_bytes: u64,
     },
-    /// The payload's parts may come.
+    /// The node has begun the payload: its parts may come.
     Begun {
-        /// The request's.
+        /// The id of the request.
         id: u64,
     },
-    /// What was read of a payload; nothing behind its end.
+    /// Bytes of a payload; empty at or behind its end.
     Data {
-        /// The request's.
+        /// The id of the request.
         id: u64,
     },
     /// The client has the service now.
     Registered {
-        /// The request's.
+        /// The id of the request.
         id: u64,
-        /// Its number; of a service with a name, that by which the node knows it.
+        /// Its number; for a service with a name, the number by which the node knows it.
         service: u64,
         /// The endpoint.
         endpoint: String,
     },
     /// The node has taken the bundle.
     Sent {
-        /// The request's.
+        /// The id of the request.
         id: u64,
-        /// The endpoint that it is from.
+        /// The endpoint that the bundle is from.
         source: String,
         /// Its creation timestamp, DTN time, ms; none for a bundle to this
         /// node itself.
@@ -183,17 +183,17 @@ pub enum Event {
     },
     /// A request was refused.
     Error {
-        /// The request's; none if the frame could not be read.
+        /// The id of the request; none if the frame could not be read.
         id: Option<u64>,
         /// Why.
         code: ErrorCode,
-        /// The same in words.
+        /// The reason in words.
         message: String,
     },
-    /// A bundle, with its payload. It comes again on a later connection until
-    /// it is acknowledged.
+    /// A bundle, with its payload. Until it is acknowledged, later connections get it
+    /// again.
     Bundle {
-        /// Its number, to be acknowledged.
+        /// Its number, for the acknowledgement.
         delivery: u64,
         /// The service that it is for.
         service: u64,
@@ -205,8 +205,8 @@ pub enum Event {
         sequence: u64,
         /// Its age when it came to this node, ms.
         age_ms: u64,
-        /// The payload's bytes where it is on disk, to be read in parts: then
-        /// this frame has none.
+        /// The length of a payload that is on disk and is to be read in parts, bytes;
+        /// this frame then has no payload.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file_bytes: Option<u64>,
     },
@@ -226,21 +226,21 @@ pub struct Report {
     pub time_ms: u64,
     /// The timestamp's sequence number.
     pub sequence: u64,
-    /// What has happened.
+    /// The events that it reports.
     pub events: Vec<Reported>,
-    /// When, DTN time, ms, where the reporter says it.
+    /// When they happened, DTN time, ms, if the reporter says so.
     pub at_ms: Option<u64>,
     /// The reason code (RFC 9171 §9.5).
     pub reason: u32,
 }
 
-/// A frame is none of this protocol.
+/// Why a frame breaks this protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// A head above [`MAX_HEAD_BYTES`].
+    /// A head of more than [`MAX_HEAD_BYTES`].
     #[error("a head of {0} bytes is above {MAX_HEAD_BYTES}")]
     Head(u32),
-    /// A payload above the node's limit.
+    /// A payload of more than the node's limit.
     #[error("a payload of {bytes} bytes is above {most}")]
     Payload {
         /// Its length.
@@ -248,17 +248,17 @@ pub enum FrameError {
         /// The limit.
         most: u32,
     },
-    /// The head is no JSON of this protocol.
+    /// The head is not JSON of this protocol.
     #[error("the head is not understood: {0}")]
     Malformed(String),
-    /// A payload where none is due.
+    /// A payload behind a head that has none.
     #[error("a payload follows a head that has none")]
     Unexpected,
 }
 
-/// Encodes a frame's lengths and head; the payload is to follow.
+/// Encodes a frame's lengths and head; the caller sends the payload after them.
 pub fn encode_head(head: &impl Serialize, payload_bytes: usize) -> Vec<u8> {
-    // The types of this module serialise whatever they hold.
+    // Serialising the types of this module cannot fail.
     let json = serde_json::to_vec(head).unwrap_or_default();
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes();
     let mut frame = Vec::with_capacity(LENGTHS_BYTES + json.len());
@@ -268,8 +268,8 @@ pub fn encode_head(head: &impl Serialize, payload_bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// Takes a stream of bytes apart into frames. It holds no more than one frame
-/// of the largest size, and what was read behind it.
+/// Splits a stream of bytes into frames. It holds at most one frame of the largest size,
+/// and the bytes that were read with its end.
 #[derive(Debug)]
 pub struct FrameReader {
     max_payload_bytes: u32,
@@ -285,7 +285,7 @@ impl FrameReader {
         }
     }
 
-    /// Where what is read next is appended.
+    /// The buffer to which the next bytes are appended.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
@@ -295,11 +295,11 @@ impl FrameReader {
         !self.buffer.is_empty()
     }
 
-    /// The next frame, once it is whole: its head and payload.
+    /// The next frame, once it is complete: its head and payload.
     ///
     /// # Errors
-    /// When a length is above its limit, as soon as that is read. The stream
-    /// is of no use then.
+    /// When a length is above its limit, as soon as that length is read. The stream
+    /// cannot be read on after that.
     pub fn next_frame(&mut self) -> Result<Option<(Bytes, Bytes)>, FrameError> {
         let Some((lengths, _)) = self.buffer.split_first_chunk::<LENGTHS_BYTES>() else {
             return Ok(None);
@@ -323,7 +323,7 @@ impl FrameReader {
         self.buffer.advance(LENGTHS_BYTES);
         let head = self.buffer.split_to(head).freeze();
         let payload = self.buffer.split_to(payload).freeze();
-        // What is left of the memory goes with the frame, not with the client.
+        // The buffer's memory is freed with the frame, not only with the client.
         if self.buffer.is_empty() {
             self.buffer = BytesMut::new();
         }
@@ -332,10 +332,10 @@ impl FrameReader {
 }
 
 impl Request {
-    /// Reads a request with its payload.
+    /// Parses a request with its payload.
     ///
     /// # Errors
-    /// When the head is not understood, or has a payload it should not have.
+    /// When the head is not understood, or has a payload though its kind has none.
     pub fn parse(head: &[u8], payload: &[u8]) -> Result<Request, FrameError> {
         let parsed = serde_json::from_slice(head);
         let request = parsed.map_err(|error| FrameError::Malformed(error.to_string()))?;
@@ -353,7 +353,7 @@ impl Request {
 }
 
 impl Event {
-    /// Reads what the node says.
+    /// Parses a message of the node.
     ///
     /// # Errors
     /// When the head is not understood.

@@ -1,10 +1,10 @@
 //! A payload whose parts come in any order.
 //!
-//! How long it is to become only a stranger has said. So it takes of the disk and of
-//! the quota what has come of it: its file has holes until it is whole. A thread
-//! writes the parts of all payloads of a folder, so that whoever gives them does not
-//! wait for the disk, and says later what has become of each. What is there is never
-//! written again: of parts that contradict each other the first is believed.
+//! A payload's length is only claimed by its sender. So it takes only as much of the disk
+//! and of the quota as has come: its file has holes until it is whole. One thread writes
+//! the parts of all payloads of a folder, so that callers do not wait for the disk; it
+//! reports the outcome of each part later. Bytes that are there are never overwritten: of
+//! parts that contradict each other, the first is believed.
 
 use std::fs::File;
 use std::io;
@@ -20,13 +20,13 @@ use crate::file::PayloadFile;
 use crate::folder::{Payloads, Refused, Room, check_disk};
 use crate::ranges::Ranges;
 
-/// Bytes that may wait in the system's memory to be written, so that the last part
-/// does not have to wait for all.
+/// Unsynced bytes that may wait in the page cache; bounded so that the last part does not
+/// have to wait for all of them.
 const SYNC_BYTES: u64 = 64 << 20;
 /// Bytes that are read or written at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// Ranges of a payload that do not meet at most: each takes some memory, and up to
-/// two blocks of the disk beside its bytes.
+/// Upper limit of disjoint ranges of a payload: each takes some memory, and up to two blocks of
+/// the disk beside its bytes.
 const MOST_RANGES: usize = 4_096;
 
 /// A part of a payload.
@@ -38,34 +38,34 @@ pub enum Part {
     OnDisk(Arc<PayloadFile>),
 }
 
-/// What has become of a part.
+/// The outcome of a part.
 #[derive(Debug)]
 pub enum Placed {
     /// It is in its place, or was there before.
     There,
-    /// As `There`; and now the payload is whole and on stable storage.
+    /// As `There`, and the payload is now whole and on stable storage.
     Whole(Arc<PayloadFile>),
-    /// It says something else than what is there; nothing is taken of it.
+    /// It differs from the bytes that are there; nothing of it is written.
     Contradicts,
-    /// There is no room for it; nothing is taken of it.
+    /// There is no room for it; nothing of it is written.
     Refused(Refused),
     /// The disk has failed, and the payload is lost.
     Lost(io::Error),
 }
 
-/// Where it is said what has become of parts, each by its number.
+/// Collects the outcomes of parts, each with its part's number.
 #[derive(Clone, Debug, Default)]
 pub struct Outcomes(Arc<Mutex<Vec<(u64, Placed)>>>);
 
 impl Outcomes {
-    /// What has been said since the last call.
+    /// The outcomes since the last call.
     pub fn take(&self) -> Vec<(u64, Placed)> {
         std::mem::take(&mut *locked(&self.0))
     }
 }
 
-/// A payload that is put together. Dropped before it is whole, it leaves nothing
-/// behind.
+/// A payload that is assembled from parts. Dropping it before it is whole deletes its
+/// bytes.
 #[derive(Debug)]
 pub struct Assembly(Arc<Unfinished>);
 
@@ -74,7 +74,7 @@ pub struct Assembly(Arc<Unfinished>);
 pub(crate) struct Unfinished {
     bytes: u64,
     payloads: Arc<Payloads>,
-    /// Locked by the thread alone, while it waits for the disk.
+    /// Only the thread locks it, while it waits for the disk.
     written: Mutex<Written>,
     /// None once it is whole or lost.
     room: Mutex<Option<Room>>,
@@ -89,11 +89,11 @@ struct Written {
     unsynced: u64,
 }
 
-/// What the thread of a folder is to do.
+/// A job for the thread of a folder.
 #[derive(Debug)]
 pub(crate) enum Job {
     Place(Placing),
-    /// Its file goes: that takes the disk a while.
+    /// Closes the file; the disk takes a while to free it.
     Forget(Arc<Unfinished>),
 }
 
@@ -119,29 +119,29 @@ impl Assembly {
         }))
     }
 
-    /// The length that it is to have, bytes.
+    /// The length of the whole payload, bytes.
     pub fn bytes(&self) -> u64 {
         self.0.bytes
     }
 
-    /// Whether nothing of it is there, and no part is on its way.
+    /// Whether none of its bytes are there, and no part is on its way.
     pub fn is_empty(&self) -> bool {
         self.0.with_room(|room| room.bytes()) == Some(0)
     }
 
     /// Whether parts of it are on their way to their places.
     pub fn is_being_written(&self) -> bool {
-        // Each of them has a handle of its own.
+        // Each part that waits for the thread has a handle of its own.
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Gives its place to another payload of its owner; whether it had one.
+    /// Gives its place to another payload of its owner; false if it had none.
     pub(crate) fn give_place(&self, to: &mut Room) -> bool {
         self.0.with_room(|room| room.give_place(to)) == Some(true)
     }
 
-    /// Has a part written where it belongs, by the thread of the folder: what has
-    /// become of it is told to `outcomes` by its number. It counts for `sender`.
+    /// Hands a part to the thread of the folder, which writes it to its place and reports
+    /// the outcome to `outcomes` under `number`. Its bytes count for `sender`.
     ///
     /// # Errors
     /// When it lies outside the payload, or its sender has no room for it.
@@ -158,7 +158,7 @@ impl Assembly {
         if end > most {
             return Err(Refused::TooLong { bytes: end, most });
         }
-        // What has just become whole needs none: it is a duplicate.
+        // A payload that has just become whole needs no room: the part is a duplicate.
         let grown = self.0.with_room(|room| room.grow(sender, bytes));
         if grown == Some(false) {
             return Err(Refused::Quota);
@@ -182,20 +182,21 @@ impl Assembly {
 impl Drop for Assembly {
     fn drop(&mut self) {
         self.0.forgotten.store(true, Ordering::Relaxed);
-        // Another one may be begun at once, however long the thread waits for the disk.
+        // Another one may begin at once, even if the thread waits for the disk for long.
         self.0.with_room(Room::end_assembly);
-        // Without a thread it goes here.
+        // If there is no thread, the payload is dropped here.
         self.0.payloads.ask(Job::Forget(Arc::clone(&self.0)));
     }
 }
 
 impl Payloads {
-    /// Gives the thread something to do, which is begun if there is none yet.
+    /// Gives the thread a job; starts the thread if there is none yet.
     fn ask(&self, job: Job) -> bool {
         let jobs = self.jobs.get_or_init(|| {
             let (sender, jobs) = mpsc::channel();
             let thread = thread::Builder::new().name("payloads".to_owned());
-            // Where it cannot begin, there is nobody to send to.
+            // If the thread cannot start, the channel's receiver is dropped and sending
+            // fails.
             drop(thread.spawn(move || work(jobs)));
             sender
         });
@@ -203,7 +204,7 @@ impl Payloads {
     }
 }
 
-/// Does what there is to do for as long as the folder is used.
+/// Does the jobs of a folder for as long as it is used.
 fn work(jobs: mpsc::Receiver<Job>) {
     for job in jobs {
         match job {
@@ -226,7 +227,7 @@ impl Unfinished {
         locked(&self.room).as_mut().map(call)
     }
 
-    /// Writes a part for which its sender has taken room.
+    /// Writes a part for which its sender has reserved room.
     fn place(&self, sender: u64, offset: u64, part: &Part) -> Placed {
         let give_back = |bytes| self.with_room(|room| room.shrink(sender, bytes));
         if self.forgotten.load(Ordering::Relaxed) {
@@ -249,7 +250,7 @@ impl Unfinished {
             Ok(Some(file)) => Placed::Whole(file),
             Ok(None) => placed,
             Err(error) => {
-                // Nobody knows what the disk has of it (fsync(2), EIO).
+                // After a failed sync, what the disk has is unknown (fsync(2), EIO).
                 written.file = None;
                 locked(&self.room).take();
                 Placed::Lost(error)
@@ -257,22 +258,22 @@ impl Unfinished {
         }
     }
 
-    /// Writes what is not there yet of a part, and tells how many bytes that were;
-    /// none if the part contradicts what is there.
+    /// Writes those bytes of a part that are not there yet, and returns their number;
+    /// none if the part contradicts bytes that are there.
     fn write(
         &self,
         written: &mut Written,
         offset: u64,
         part: &Part,
     ) -> Result<Option<u64>, Refused> {
-        // It may have become whole meanwhile, or be lost.
+        // It may have become whole or been lost meanwhile.
         if locked(&self.room).is_none() {
             return Ok(Some(0));
         }
         let leave_free = self.payloads.limits.leave_free_bytes;
         if written.file.is_none() {
             let new = self.payloads.nameless()?;
-            // What could never be whole is not begun.
+            // A payload that could never become whole is not begun.
             check_disk(&new, self.bytes, leave_free)?;
             written.file = Some(new);
         }
@@ -302,7 +303,7 @@ impl Unfinished {
         Ok(Some(added))
     }
 
-    /// Makes it durable where it is whole, or much of it waits for that.
+    /// Makes the file durable once it is whole, or once [`SYNC_BYTES`] are unsynced.
     fn sync(&self, written: &mut Written, whole: bool) -> io::Result<Option<Arc<PayloadFile>>> {
         let Some(file) = written.file.take_if(|_| whole) else {
             if let Some(file) = &written.file
@@ -316,14 +317,14 @@ impl Unfinished {
         file.sync_all()?;
         let room = locked(&self.room).take();
         Ok(room.map(|mut room| {
-            // Duplicates may wait for the thread.
+            // Room is still reserved for duplicates that wait for the thread.
             room.trim(self.bytes);
             PayloadFile::nameless(file, self.bytes, room.complete(), 0)
         }))
     }
 }
 
-/// Whether a part says the same as the file where both are.
+/// Whether a part has the same bytes as the file in the range `both`.
 fn is_same(file: &File, both: &Range<u64>, offset: u64, part: &Part) -> io::Result<bool> {
     let of_part = both.start - offset..both.end - offset;
     let mut known = Vec::new();
@@ -348,8 +349,8 @@ impl Part {
         self.len() == 0
     }
 
-    /// Gives a range of it piece by piece, each with its place in the part, until one
-    /// is answered with no; whether none was.
+    /// Passes a range of it to a callback piece by piece, each with its offset in the
+    /// part, until the callback returns false; whether it never did.
     fn each_piece(
         &self,
         range: Range<u64>,
@@ -381,7 +382,7 @@ impl Part {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that runs with a lock can panic half-way.
+    // No code that holds a lock can panic half-way.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

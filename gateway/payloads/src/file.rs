@@ -12,22 +12,22 @@ use nix::unistd::linkat;
 
 use crate::folder::Room;
 
-/// A payload in a file, to be passed on instead of its bytes. Without a name it
-/// is gone with its last handle.
+/// A payload in a file, passed on instead of its bytes. A file without a name is deleted
+/// with its last handle.
 #[derive(Debug)]
 pub struct PayloadFile {
     file: Arc<File>,
-    /// Where it begins in the file.
+    /// The offset in the file at which it begins.
     start: u64,
     bytes: u64,
     crc32c: u32,
-    /// The name that it has, or gets once it is saved; none for a part.
+    /// Its name, now or once it is saved; empty for a part.
     name: String,
     named: Mutex<Named>,
     room: Arc<Room>,
 }
 
-/// Whether a payload has its name, and for whom.
+/// Whether the file has its name, and for which records.
 #[derive(Debug, Default)]
 struct Named {
     linked: bool,
@@ -62,8 +62,8 @@ impl PayloadFile {
         })
     }
 
-    /// A part of it, to be passed on by itself: so many bytes from `offset` on. It has
-    /// no name and gets none. The file is there until its last part is gone.
+    /// A part of it to pass on by itself: `bytes` from `offset` on. A part never has a
+    /// name. The file exists until its last part is dropped.
     pub fn part(&self, offset: u64, bytes: u64) -> Arc<PayloadFile> {
         debug_assert!(offset + bytes <= self.bytes, "the part is not in it");
         Arc::new(PayloadFile {
@@ -77,7 +77,7 @@ impl PayloadFile {
         })
     }
 
-    /// The name that it has in its folder, or gets by [`PayloadFile::save`].
+    /// The name that it has in its folder, or gets from [`PayloadFile::save`].
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -92,16 +92,16 @@ impl PayloadFile {
         self.bytes == 0
     }
 
-    /// The CRC-32C of all of it, of one that this run has written as a whole.
+    /// The CRC-32C of the whole payload, if this run has written it in order; otherwise
+    /// 0.
     pub fn crc32c(&self) -> u32 {
         self.crc32c
     }
 
-    /// Reads the bytes behind `offset` until the buffer is full. Waits for the
-    /// disk.
+    /// Reads the bytes from `offset` on until the buffer is full. Waits for the disk.
     ///
     /// # Errors
-    /// When the payload ends before, or the disk fails.
+    /// When the payload ends before that, or the disk fails.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         if buffer.is_empty() {
             return Ok(());
@@ -113,12 +113,11 @@ impl PayloadFile {
         self.file.read_exact_at(buffer, self.start + offset)
     }
 
-    /// Gives it its name in its folder, durably, for the record of this number:
-    /// by the name a later run takes it up. The same again changes nothing.
-    /// Waits for the disk.
+    /// Gives the file its name in the folder, durably, for this record; a later run finds
+    /// it by that name. A second call for the record changes nothing. Waits for the disk.
     ///
     /// # Errors
-    /// When the disk fails, or for a part.
+    /// When the disk fails, or it is a part.
     pub fn save(self: &Arc<Self>, record: u64) -> io::Result<()> {
         if self.name.is_empty() {
             return Err(io::ErrorKind::Unsupported.into());
@@ -126,7 +125,7 @@ impl PayloadFile {
         let mut named = self.named();
         let payloads = &self.room.payloads;
         if !named.linked {
-            // open(2), O_TMPFILE: this is how a file without a name gets one.
+            // open(2), O_TMPFILE: how an unnamed file gets a name.
             let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
             let (path, follow) = (payloads.folder.join(&self.name), AtFlags::AT_SYMLINK_FOLLOW);
             linkat(AT_FDCWD, itself.as_str(), AT_FDCWD, &path, follow)?;
@@ -134,21 +133,20 @@ impl PayloadFile {
             payloads.note(self);
         }
         named.records.insert(record);
-        // Also where an earlier call has failed here.
+        // Needed too where an earlier call has failed here.
         File::open(&payloads.folder)?.sync_all()
     }
 
-    /// A record that an earlier run has left refers to it.
+    /// Notes that a record of an earlier run refers to it.
     pub(crate) fn kept_for(&self, record: u64) {
         self.named().records.insert(record);
     }
 
-    /// The record of this number is gone. With the last one it loses its name:
-    /// it is gone with its last handle, and cannot be saved again. Waits for the
-    /// disk.
+    /// Notes that this record is gone. Without any record the file loses its name: it is
+    /// deleted with its last handle. Waits for the disk.
     ///
     /// # Errors
-    /// When the disk fails; the same may be tried again.
+    /// When the disk fails; the call may be repeated.
     pub fn delete(&self, record: u64) -> io::Result<()> {
         let mut named = self.named();
         named.records.remove(&record);
@@ -163,7 +161,7 @@ impl PayloadFile {
     }
 
     fn named(&self) -> MutexGuard<'_, Named> {
-        // Nothing that runs with the lock can panic half-way.
+        // No code that holds the lock can panic half-way.
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

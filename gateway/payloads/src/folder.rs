@@ -1,4 +1,4 @@
-//! The folder, and who has how much in it.
+//! The folder of payloads, and how much of it each neighbour uses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -16,31 +16,29 @@ use crate::assembly::{Assembly, Job};
 use crate::file::PayloadFile;
 use crate::writer::Writer;
 
-/// Payloads at once at most: each is an open file.
+/// Upper limit of payloads: each is an open file.
 const MOST_PAYLOADS: usize = 256;
-/// Those among them that are not complete: each has a thread and some pieces in
-/// memory.
+/// Upper limit of incomplete payloads: each has a thread and some pieces in memory.
 const MOST_INCOMPLETE: usize = 64;
-/// Those among them whose parts come in any order: they may be incomplete for long,
-/// and transfers need the others.
+/// Upper limit of incomplete payloads whose parts come in any order. They may stay
+/// incomplete for long, and transfers need the other places.
 const MOST_ASSEMBLIES: usize = 16;
-/// What somebody sends of which nobody has told the length has this part (1/n) of the
-/// quota at most: once it is known what it is, it takes as much again, and there has to be
-/// as much for others.
+/// The spools of one sender have at most this part (1/n) of the quota: once the content
+/// of a spool is known it takes as much room again, and others need as much.
 const SPOOLED_PART: u64 = 3;
 
-/// What may be in a folder.
+/// The limits of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// All payloads together, bytes.
     pub quota_bytes: u64,
     /// One payload, bytes.
     pub payload_bytes: u64,
-    /// What is left free of the disk in any case, bytes.
+    /// Bytes of the disk that always stay free.
     pub leave_free_bytes: u64,
 }
 
-/// Why a payload is not begun.
+/// Why a payload is refused.
 #[derive(Debug, Error)]
 pub enum Refused {
     /// It is longer than a payload may be.
@@ -67,7 +65,7 @@ pub struct Payloads {
     taken: Mutex<Taken>,
     /// Payloads of this run that have a name.
     named: Mutex<HashMap<String, Weak<PayloadFile>>>,
-    /// What the thread that puts payloads together is to do, once there is one.
+    /// Jobs for the thread that assembles payloads; unset until there is such a thread.
     pub(crate) jobs: OnceLock<mpsc::Sender<Job>>,
 }
 
@@ -77,16 +75,16 @@ struct Taken {
     of: HashMap<u64, Held>,
 }
 
-/// What somebody has.
+/// What an owner, or all owners together, use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     payloads: usize,
-    /// Of these, what is not complete.
+    /// Of these, the incomplete ones.
     incomplete: usize,
-    /// Of those, what is put together.
+    /// Of the incomplete ones, those whose parts come in any order.
     assemblies: usize,
     bytes: u64,
-    /// Of the bytes, those of spools.
+    /// Of the bytes, those in spools.
     spooled: u64,
 }
 
@@ -105,10 +103,10 @@ impl Held {
 }
 
 impl Payloads {
-    /// Opens or makes a folder.
+    /// Opens or creates a folder.
     ///
     /// # Errors
-    /// When that fails, or its file system has no files without a name.
+    /// When that fails, or the file system does not support unnamed files.
     pub fn open(folder: &Path, limits: Limits) -> io::Result<Arc<Payloads>> {
         std::fs::create_dir_all(folder)?;
         let payloads = Payloads {
@@ -127,20 +125,19 @@ impl Payloads {
         self.limits.payload_bytes
     }
 
-    /// All payloads together at most, bytes.
+    /// The most bytes of all payloads together.
     pub fn quota_bytes(&self) -> u64 {
         self.limits.quota_bytes
     }
 
-    /// Payloads that are here, and their bytes.
+    /// The number of payloads in the folder, and their bytes.
     pub fn used(&self) -> (usize, u64) {
         let taken = self.lock();
         (taken.all.payloads, taken.all.bytes)
     }
 
-    /// Takes room for a payload of up to so many bytes; does not wait for the
-    /// disk. `owner` is who is to answer for it: the number of the node that
-    /// sends it here.
+    /// Reserves room for a payload of up to `bytes`; does not wait for the disk. `owner`
+    /// answers for it: the number of the node that sends it here.
     ///
     /// # Errors
     /// When it is too long, or the owner has no room for it.
@@ -152,21 +149,21 @@ impl Payloads {
         self.take_room(owner, bytes, false).ok_or(Refused::Quota)
     }
 
-    /// Begins a payload of so many bytes whose parts come in any order. Of the
-    /// quota it takes what has come of it; does not wait for the disk. `owner` is
-    /// as in [`Payloads::reserve`].
+    /// Begins a payload of `bytes` whose parts come in any order. Only the bytes that
+    /// have come count against the quota. Does not wait for the disk. `owner` is as in
+    /// [`Payloads::reserve`].
     ///
     /// # Errors
-    /// When it is too long, or the owner puts enough together already.
+    /// When it is too long, or the owner has too many of these already.
     pub fn assemble(self: &Arc<Self>, owner: u64, bytes: u64) -> Result<Assembly, Refused> {
         self.assemble_if(owner, bytes, Room::begin_assembly)
     }
 
-    /// As [`Payloads::assemble`], in the place of another one of the same owner that is
-    /// given up, however many others have begun.
+    /// As [`Payloads::assemble`], but takes the place of `given_up`, a payload of the
+    /// same owner, however many others have begun.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Payloads::assemble`].
     pub fn assemble_instead(
         self: &Arc<Self>,
         owner: u64,
@@ -201,11 +198,11 @@ impl Payloads {
         self.lock().places_left(owner)
     }
 
-    /// Takes up a payload that an earlier run has saved for the record of this
-    /// number, whether or not there is room. Two records may have the same one.
+    /// Opens a payload that an earlier run has saved for this record, even if the quota
+    /// is used up. Two records may share one payload.
     ///
     /// # Errors
-    /// When it is not there or has another length.
+    /// When it does not exist or has another length.
     pub fn take_up(
         self: &Arc<Self>,
         name: &str,
@@ -228,7 +225,7 @@ impl Payloads {
     }
 
     fn open_saved(self: &Arc<Self>, name: &str, owner: u64) -> io::Result<Arc<PayloadFile>> {
-        // Names come from records: one that is a path leads out of the folder.
+        // Names come from records: a path in a name would lead out of the folder.
         if !is_name(name) {
             let lies = format!("{name:?} is no name of a payload");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, lies));
@@ -247,15 +244,15 @@ impl Payloads {
     }
 
     fn named(&self) -> MutexGuard<'_, HashMap<String, Weak<PayloadFile>>> {
-        // Nothing that runs with the lock can panic half-way.
+        // No code that holds the lock can panic half-way.
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deletes what is saved in the folder, but for these names and what of this
-    /// run has a name: to be called once all records have taken theirs up.
+    /// Deletes all saved files of the folder except those with these names and those
+    /// named in this run. Call it once all records have taken up their payloads.
     ///
     /// # Errors
-    /// When the folder cannot be read or a file not be deleted.
+    /// When the folder cannot be read or a file cannot be deleted.
     pub fn keep_only(&self, names: &BTreeSet<String>) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.folder)? {
             let entry = entry?;
@@ -265,7 +262,7 @@ impl Payloads {
                 .file_name()
                 .to_str()
                 .is_some_and(|name| names.contains(name) || of_this_run(name));
-            // A folder is none of ours.
+            // Folders are not ours.
             if !known && !entry.file_type()?.is_dir() {
                 std::fs::remove_file(entry.path())?;
             }
@@ -288,7 +285,7 @@ impl Payloads {
         })
     }
 
-    /// Room for a payload, which a complete one has in any case.
+    /// Reserves room for a payload; a complete one always gets it.
     fn take_room(self: &Arc<Self>, owner: u64, bytes: u64, complete: bool) -> Option<Room> {
         let mut taken = self.lock();
         let own = taken.of.get(&owner).copied().unwrap_or_default();
@@ -320,19 +317,18 @@ impl Payloads {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        // Nothing that runs with the lock can panic half-way.
+        // No code that holds the lock can panic half-way.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether it is a name as payloads have them: 64 bits in hexadecimal digits.
+/// Whether `name` has the form of a payload's name: 64 bits as hexadecimal digits.
 fn is_name(name: &str) -> bool {
     name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether a file may have so many bytes more of the disk: at most half of what is
-/// free beyond what is left to custody, so that whatever else is on the disk can go
-/// on.
+/// Checks that a file may take `bytes` more of the disk: at most half of what is free
+/// beyond the part that is left to custody, so that other users of the disk can go on.
 pub(crate) fn check_disk(file: &File, bytes: u64, leave_free: u64) -> io::Result<()> {
     let disk = fstatvfs(file)?;
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
@@ -347,7 +343,7 @@ pub(crate) fn check_disk(file: &File, bytes: u64, leave_free: u64) -> io::Result
     Ok(())
 }
 
-/// Takes room on the disk for a whole file.
+/// Reserves room on the disk for a whole file.
 fn reserve(file: &File, bytes: u64, leave_free: u64) -> io::Result<()> {
     check_disk(file, bytes, leave_free)?;
     let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
@@ -360,23 +356,24 @@ fn reserve(file: &File, bytes: u64, leave_free: u64) -> io::Result<()> {
     }
 }
 
-/// Room in a folder for one payload; given back when it is dropped.
+/// Room in a folder for one payload; dropping it gives the room back.
 #[derive(Debug)]
 pub struct Room {
     pub(crate) payloads: Arc<Payloads>,
     owner: u64,
     bytes: u64,
-    /// What of a payload that is put together others have sent, by who they are.
+    /// Of a payload that is assembled: the bytes that nodes other than the owner have
+    /// sent, by sender.
     others: BTreeMap<u64, u64>,
     /// Of the bytes, those of a spool.
     spooled: u64,
     complete: bool,
-    /// Whether it counts among those that are put together.
+    /// Whether it counts as one that is assembled.
     assembly: bool,
 }
 
 impl Room {
-    /// Begins a payload of so many bytes. Waits for the disk.
+    /// Begins a payload of `bytes`. Waits for the disk.
     ///
     /// # Errors
     /// When that is more than was reserved, or the disk has no room for it.
@@ -390,8 +387,8 @@ impl Room {
         Ok(Writer::new(file, bytes, self))
     }
 
-    /// The payload is put together from parts, if its owner may have one more of
-    /// these.
+    /// Counts the payload as one that is assembled from parts; false if its owner may not
+    /// have one more of these.
     fn begin_assembly(&mut self) -> bool {
         let mut taken = self.payloads.lock();
         let begins = taken.places_left(self.owner) > 0;
@@ -404,8 +401,8 @@ impl Room {
         begins
     }
 
-    /// The payload is put together no more: its place among these is free for another
-    /// one. What has come of it counts until it is gone from the disk.
+    /// No longer counts the payload as one that is assembled, so another one can have its
+    /// place. Its bytes count until they are gone from the disk.
     pub(crate) fn end_assembly(&mut self) {
         if !std::mem::take(&mut self.assembly) {
             return;
@@ -417,24 +414,25 @@ impl Room {
         }
     }
 
-    /// Gives its place among those that are put together to another payload of its owner;
-    /// whether it had one.
+    /// Gives its place as an assembled payload to another payload of its owner; false if
+    /// it had none or the owners differ.
     pub(crate) fn give_place(&mut self, to: &mut Room) -> bool {
         to.assembly = self.owner == to.owner && std::mem::take(&mut self.assembly);
         to.assembly
     }
 
-    /// Takes room for bytes that somebody has sent; whether they have any.
+    /// Reserves room for bytes that `sender` has sent; false if the sender has none left.
     pub(crate) fn grow(&mut self, sender: u64, more: u64) -> bool {
         self.take(sender, more, 0)
     }
 
-    /// Takes room for bytes of a spool; whether its owner has any.
+    /// Reserves room for bytes of a spool; false if its owner has none left.
     pub(crate) fn grow_spool(&mut self, more: u64) -> bool {
         self.take(self.owner, more, more)
     }
 
-    /// Takes room for bytes that somebody has sent, so many of them of a spool.
+    /// Reserves room for `more` bytes that `sender` has sent, `spooled` of them in a
+    /// spool.
     fn take(&mut self, sender: u64, more: u64, spooled: u64) -> bool {
         let mut taken = self.payloads.lock();
         let quota = self.payloads.limits.quota_bytes;
@@ -457,7 +455,7 @@ impl Room {
         true
     }
 
-    /// Gives back what [`Room::grow`] has taken too much.
+    /// Gives back what [`Room::grow`] has reserved in excess.
     pub(crate) fn shrink(&mut self, sender: u64, less: u64) {
         let mut taken = self.payloads.lock();
         taken.give_back(sender, less);
@@ -472,12 +470,12 @@ impl Room {
         }
     }
 
-    /// Its bytes, whoever has sent them.
+    /// Its bytes, from all senders.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes + self.others.values().sum::<u64>()
     }
 
-    /// Gives back what is more than so many bytes.
+    /// Gives back the room above `bytes`.
     pub(crate) fn trim(&mut self, bytes: u64) {
         let mut surplus = self.bytes().saturating_sub(bytes);
         let own = (self.owner, self.bytes);
@@ -490,7 +488,7 @@ impl Room {
         }
     }
 
-    /// The payload is complete.
+    /// Marks the payload as complete.
     pub(crate) fn complete(mut self) -> Room {
         self.end_assembly();
         let mut taken = self.payloads.lock();
@@ -505,15 +503,16 @@ impl Room {
 }
 
 impl Taken {
-    /// How many more an owner may put together: who has the most leaves others as many.
+    /// How many more payloads an owner may assemble: the owner with the most leaves the
+    /// others at least as many.
     fn places_left(&self, owner: u64) -> usize {
         let own = self.of.get(&owner).map_or(0, |own| own.assemblies);
         let free = MOST_ASSEMBLIES.saturating_sub(self.all.assemblies);
-        // With each one that it begins, it has one more and leaves one less.
+        // Each one that it begins adds one to its own and takes one from the free ones.
         free.saturating_sub(own).div_ceil(2)
     }
 
-    /// Somebody has fewer bytes.
+    /// Subtracts bytes from an owner's use.
     fn give_back(&mut self, owner: u64, bytes: u64) {
         self.all.bytes -= bytes;
         if let Some(own) = self.of.get_mut(&owner) {

@@ -1,9 +1,9 @@
 //! Payloads that are too long for memory, as files.
 //!
-//! [`Payloads`] is a folder and what may be in it, a [`Writer`] a payload that
-//! comes in piece by piece, an [`Assembly`] one whose parts come in any order, a
-//! [`Spool`] bytes of which nobody has said how many they are, a [`PayloadFile`] one that
-//! is complete: a handle that is passed on instead of the bytes.
+//! [`Payloads`] is a folder with its limits. A [`Writer`] is a payload that comes in
+//! order, piece by piece; an [`Assembly`] one whose parts come in any order; a [`Spool`]
+//! holds bytes whose total length is not known yet. A [`PayloadFile`] is a complete
+//! payload: a handle that is passed on instead of the bytes.
 
 mod assembly;
 mod file;

@@ -1,4 +1,4 @@
-//! Which bytes of a payload are there.
+//! Which bytes of a payload have come.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,9 +22,9 @@ impl Ranges {
         self.bytes
     }
 
-    /// Those that overlap a range or touch it.
+    /// The ranges that overlap `range` or touch it.
     fn near(&self, range: &Range<u64>) -> Vec<Range<u64>> {
-        // Of those that begin before it only the last one can reach it.
+        // Of those that begin before it, only the last one can reach it.
         let before = self.ends.range(..range.start).next_back();
         let before = before.filter(|(_, end)| **end >= range.start);
         let first = before.map_or(range.start, |(start, _)| *start);
@@ -37,7 +37,7 @@ impl Ranges {
         !self.near(range).is_empty()
     }
 
-    /// What of a range is there.
+    /// The parts of `range` that are there.
     pub fn within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let near = self.near(range).into_iter();
         near.map(|one| one.start.max(range.start)..one.end.min(range.end))
@@ -45,7 +45,7 @@ impl Ranges {
             .collect()
     }
 
-    /// What of a range is not there.
+    /// The parts of `range` that are missing.
     pub fn missing(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         let mut at = range.start;

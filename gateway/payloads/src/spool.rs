@@ -1,7 +1,7 @@
-//! Bytes that come in any order, and of which nobody has said how many they are.
+//! Bytes that come in any order and whose total number is not known yet.
 //!
-//! They take of the disk and of the quota what has come of them, and are read where
-//! they are once all have come: what they are is found out then.
+//! A spool takes only as much of the disk and of the quota as has come. Once all bytes
+//! have come, they are read in place to find out what they are.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::folder::{Payloads, Refused, Room, check_disk};
 
-/// Bytes in places of a file. Dropped, it leaves nothing behind.
+/// Bytes at their offsets in a file. Dropping it deletes them.
 #[derive(Debug)]
 pub struct Spool {
     file: File,
@@ -18,8 +18,8 @@ pub struct Spool {
 }
 
 impl Payloads {
-    /// Begins a spool of what `owner` sends, as in [`Payloads::reserve`]. All of an
-    /// owner's spools have a third of the quota at most. Waits for the disk.
+    /// Begins a spool of bytes that `owner` sends, as in [`Payloads::reserve`]. All of an
+    /// owner's spools together have at most a third of the quota. Waits for the disk.
     ///
     /// # Errors
     /// When the owner has too many payloads, or the disk fails.
@@ -33,15 +33,15 @@ impl Payloads {
 }
 
 impl Spool {
-    /// Writes a piece to its place; each takes room, also where another one is. Waits for
-    /// the disk.
+    /// Writes a piece at its offset; each piece takes room, even one that overlaps
+    /// another. Waits for the disk.
     ///
     /// # Errors
     /// When the owner has no room for it, or the disk has none or fails.
     pub fn write_at(&self, piece: &[u8], offset: u64) -> Result<(), Refused> {
         let bytes = piece.len() as u64;
         let leave_free = {
-            // Nothing that runs with the lock can panic half-way.
+            // No code that holds the lock can panic half-way.
             let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
             if !room.grow_spool(bytes) {
                 return Err(Refused::Quota);
@@ -53,11 +53,11 @@ impl Spool {
         Ok(())
     }
 
-    /// Reads the bytes behind `offset` until the buffer is full; where nothing was
-    /// written, they are zero. Waits for the disk.
+    /// Reads the bytes from `offset` on until the buffer is full; gaps read as zero.
+    /// Waits for the disk.
     ///
     /// # Errors
-    /// When nothing was written as far as that, or the disk fails.
+    /// When nothing was written as far as the end of that range, or the disk fails.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }
@@ -113,7 +113,7 @@ mod tests {
         let other = payloads.spool(2).unwrap();
         other.write_at(&[7; 333], 0).unwrap();
         assert!(other.write_at(&[7; 1], 333).is_err());
-        // It leaves as much as it has.
+        // It leaves the others as much as it has.
         let third = payloads.spool(3).unwrap();
         third.write_at(&[7; 167], 0).unwrap();
         assert!(third.write_at(&[7; 1], 167).is_err());

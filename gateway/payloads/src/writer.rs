@@ -9,14 +9,14 @@ use thiserror::Error;
 use crate::file::PayloadFile;
 use crate::folder::Room;
 
-/// Bytes that may wait in the system's memory to be written, so that the last
-/// ones do not have to wait for all.
+/// Unsynced bytes that may wait in the page cache; bounded so that the last ones do not
+/// have to wait for all of them.
 const SYNC_BYTES: u64 = 64 << 20;
 
 /// Why a payload does not become complete.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// It has other bytes than announced.
+    /// Its length differs from the announced one.
     #[error("a payload of {announced} bytes was announced and {come} have come")]
     Length {
         /// The bytes announced.
@@ -29,7 +29,7 @@ pub enum WriteError {
     Disk(#[from] io::Error),
 }
 
-/// A payload that comes in piece by piece. Dropped, it leaves nothing behind.
+/// A payload that comes in order, piece by piece. Dropping it deletes its bytes.
 #[derive(Debug)]
 pub struct Writer {
     file: File,
@@ -60,7 +60,7 @@ impl Writer {
     /// Appends a piece. Waits for the disk.
     ///
     /// # Errors
-    /// When more comes than was announced, or the disk does not take it.
+    /// When more bytes come than were announced, or the disk does not take them.
     pub fn write(&mut self, piece: &[u8]) -> Result<(), WriteError> {
         let more = piece.len() as u64;
         if more > self.left() {
@@ -79,10 +79,10 @@ impl Writer {
         Ok(())
     }
 
-    /// The payload, on stable storage. Waits for the disk.
+    /// Completes the payload: it is then on stable storage. Waits for the disk.
     ///
     /// # Errors
-    /// When less has come than was announced, or the disk fails.
+    /// When fewer bytes have come than were announced, or the disk fails.
     pub fn finish(self) -> Result<Arc<PayloadFile>, WriteError> {
         if self.left() > 0 {
             return Err(WriteError::Length {

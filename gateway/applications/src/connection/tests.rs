@@ -275,7 +275,7 @@ async fn what_does_not_fit_or_lies_about_its_length_is_refused_and_leaves_nothin
     let mut served = registered(node.clone()).await;
     served.ask(&begin(7, u64::MAX), b"").await;
     assert_eq!(served.refusal().await, ErrorCode::TooLarge);
-    // Parts that were on their way when the node refused are no offence.
+    // Parts that were on their way when the node refused are not an error.
     served.ask(&Request::Part { id: 7 }, b"part").await;
     served.ask(&begin(8, 10), b"").await;
     assert_eq!(served.event().await.0, Event::Begun { id: 8 });
@@ -284,7 +284,7 @@ async fn what_does_not_fit_or_lies_about_its_length_is_refused_and_leaves_nothin
     served.ask(&Request::Part { id: 8 }, b"eleven byte").await;
     assert_eq!(served.refusal().await, ErrorCode::TooLarge);
     assert_eq!(served.payloads.used(), (0, 0));
-    // A client that is gone in the middle leaves nothing either.
+    // A client that disconnects in the middle of a payload leaves nothing either.
     served.ask(&begin(10, 10), b"").await;
     served.event().await;
     served.ask(&Request::Part { id: 10 }, b"half").await;
@@ -378,7 +378,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
             served.ask(&register(200), b"").await;
         }
     };
-    // The other end stops reading before this one has written much.
+    // The connection stops reading before the flood has written much.
     let stuck = timeout(Duration::from_secs(5), flood).await;
     assert!(stuck.is_err());
     let ended = (&mut served.task).await.unwrap();

@@ -62,7 +62,7 @@ fn what_a_client_has_not_acknowledged_goes_to_the_next() {
         desk.arrived(item(number, 40));
     }
     assert_eq!(delivered(&mut desk).len(), 3);
-    // An acknowledgement by another client counts for nothing.
+    // An acknowledgement by another client is ignored.
     desk.acknowledge(TWO, 1);
     desk.acknowledge(ONE, 2);
     assert_eq!(
@@ -133,7 +133,7 @@ fn what_outlives_its_lifetime_is_forgotten_wherever_it_is() {
     desk.expire(1_002);
     assert_eq!(desk.count(), 0);
     assert!(desk.is_free(41));
-    // Its client does not know yet.
+    // The client does not know yet that the lifetime has ended.
     desk.acknowledge(ONE, 1);
     assert_eq!(desk.next_expiry_ms(), None);
 }

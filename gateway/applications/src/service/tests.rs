@@ -78,7 +78,7 @@ async fn a_bundle_is_confirmed_once_it_is_stored_and_outlives_the_process() {
     assert_eq!(service.register(client, Some(9)).await, Ok(9));
     let (number, stored) = bundle(&mut inlets).await;
     assert_eq!(&stored.payload[..], b"first");
-    // Gone without a word: it comes again.
+    // The client disconnects without an acknowledgement: the bundle is delivered again.
     service.disconnect(client);
     let (client, mut inlets) = service.connect();
     assert_eq!(service.register(client, Some(9)).await, Ok(9));
@@ -114,13 +114,13 @@ async fn a_payload_on_disk_outlives_the_process_and_what_nobody_has_does_not() {
         file: Some(written(&payloads, b"long")),
         ..arrived.clone()
     });
-    // The same again, as a custodian may send it.
+    // A duplicate, as a custodian may send it.
     service.arrived(Delivery {
         file: Some(written(&payloads, b"long")),
         ..arrived
     });
     service.close();
-    // Killed between the two, a process leaves a file that no bundle has.
+    // A process killed between the two steps leaves a file that no bundle has.
     written(&payloads, b"left").save(FILE_RECORD).unwrap();
     let files = || std::fs::read_dir(folder.path().join("payloads")).unwrap();
     assert_eq!(files().count(), 2);
@@ -205,7 +205,7 @@ async fn reports_go_to_the_application_that_sent_the_bundle() {
     service.report(report(10));
     service.report(report(9));
     assert_eq!(inlets.reports.recv().await, Some(report(9)));
-    // However many have come before.
+    // This holds however many reports have come before.
     for _ in 0..4 * UNREAD_REPORTS {
         service.report(report(10));
     }

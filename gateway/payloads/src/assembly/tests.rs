@@ -30,7 +30,7 @@ fn here(bytes: &[u8]) -> Part {
     Part::Here(Bytes::copy_from_slice(bytes))
 }
 
-/// What is said of so many parts, in the order in which it is.
+/// The first `count` outcomes, in the order in which they are reported.
 fn told(outcomes: &Outcomes, count: usize) -> Vec<(u64, Placed)> {
     let mut all = Vec::new();
     for _ in 0..60_000 {
@@ -52,7 +52,7 @@ fn place(assembly: &Assembly, offset: usize, part: Part) -> Placed {
     placed
 }
 
-/// Waits until what was dropped is gone.
+/// Waits until the thread has deleted what was dropped.
 fn becomes_empty(payloads: &Payloads) {
     for _ in 0..60_000 {
         if payloads.used() == (0, 0) {
@@ -141,7 +141,7 @@ fn what_contradicts_is_not_taken_at_all_and_what_repeats_costs_nothing() {
         assert!(matches!(again, Placed::There));
     }
     assert_eq!(payloads.used(), (1, 1_000));
-    // The lie has left nothing in the places that it had for itself.
+    // Nothing of the contradicting part was written, not even where it was alone.
     place(&assembly, 0, here(&content[..1_500]));
     let rest = place(&assembly, 1_500, here(&content[1_500..]));
     let Placed::Whole(file) = rest else {
@@ -162,7 +162,7 @@ fn a_length_that_is_only_said_takes_nothing_and_bytes_count_for_who_has_sent_the
     place(&assembly, 1 << 19, here(&[7; 5_000]));
     assert_eq!(payloads.used(), (1, 5_000));
     let outcomes = Outcomes::default();
-    // Who has half of the quota gets no more, and the other does.
+    // A sender that has half of the quota gets no more, but another sender does.
     let more = assembly.place(1, 0, here(&[7; 3_000]), 1, &outcomes);
     assert!(matches!(more, Err(Refused::Quota)), "{more:?}");
     assembly
@@ -225,6 +225,6 @@ fn parts_that_never_meet_are_bounded() {
     let refused = |(_, placed): &&(u64, Placed)| matches!(placed, Placed::Refused(_));
     assert_eq!(all.iter().filter(refused).count(), 10);
     assert_eq!(payloads.used(), (1, MOST_RANGES as u64));
-    // What meets others needs no range of its own.
+    // A part that touches other ranges needs no range of its own.
     assert!(matches!(place(&assembly, 1, here(b"y")), Placed::There));
 }

@@ -94,7 +94,7 @@ fn a_neighbour_that_begins_all_it_can_leaves_the_others_threads_and_descriptors(
         .into_iter()
         .map(|writer| writer.finish().unwrap())
         .collect();
-    // What is complete has no thread any more, and is an open file.
+    // A complete payload has no thread any more, but is still an open file.
     let more = all(1).map_while(|owner| begin(&payloads, owner, 0).ok());
     complete.extend(more.map(|writer| writer.finish().unwrap()));
     assert_eq!(complete.len(), MOST_PAYLOADS / 2);
@@ -113,7 +113,7 @@ fn what_custody_may_need_of_the_disk_is_left_however_many_come() {
         leave_free_bytes: free,
         ..open.limits
     };
-    // Others may give a little back meanwhile.
+    // Other programs may free some of the disk meanwhile.
     let payloads = Payloads::open(&open.folder, limits).unwrap();
     let refused = begin(&payloads, 1, 1 << 40);
     assert!(matches!(refused, Err(Refused::Disk(_))), "{refused:?}");
@@ -145,7 +145,7 @@ fn what_is_saved_outlives_the_process_and_nothing_else_does() {
     assert_eq!(&all, b"kept");
     assert!(next.take_up(&name, 1, 5, 1).is_err(), "another length");
     assert!(next.take_up(forgotten.name(), 1, 9, 2).is_err());
-    // What of this run has a name stays, whoever is asked.
+    // Payloads named in this run stay, even if the list leaves them out.
     next.keep_only(&BTreeSet::new()).unwrap();
     assert_eq!(names(&payloads).len(), 1);
     file.delete(1).unwrap();
@@ -203,7 +203,7 @@ fn a_payload_has_the_announced_length_or_is_none() {
 #[test]
 fn a_disk_without_room_refuses_before_the_first_byte() {
     let (_folder, payloads) = payloads(u64::MAX, u64::MAX);
-    // More than any disk has: 4 EiB.
+    // 4 EiB is more than any disk has.
     let refused = begin(&payloads, 1, 1 << 62);
     assert!(matches!(refused, Err(Refused::Disk(_))), "{refused:?}");
     assert_eq!(payloads.used(), (0, 0));
