@@ -1,12 +1,12 @@
-//! How long routes take: a plan of 1,000 contacts and 4,000 queries, and single
+//! Measures how long routes take: 4,000 queries in a plan of 1,000 contacts, and single
 //! changes in a plan of 100,000 contacts.
 //!
-//! `cargo run --release -p underpass-routing --example sabr` prints one line of
-//! JSON: `queries_s` for all queries without a known route; under `changes`,
-//! for each kind, the sorted times in ms of a change together with the route to
-//! each of the 499 other nodes. A `cut` ends a contact earlier, as a blockage
-//! does; `restored` gives the time back, a `booking` fills a contact that a
-//! route uses, and a `new` contact is added.
+//! `cargo run --release -p underpass-routing --example sabr` prints one line of JSON.
+//! `queries_s` is the time of all queries, none of which has a known route. `changes`
+//! has, for each kind of change, the sorted times in ms of a change together with the
+//! queries for routes to all 499 other nodes. A `cut` ends a contact earlier, as a
+//! blockage does; `restored` gives the time back; a `booking` fills a contact that a
+//! route uses; a `new` contact is added.
 
 use std::time::Instant;
 
@@ -39,8 +39,8 @@ fn plan(contacts: usize, nodes: u64) -> (Router, Vec<ContactId>) {
     (router, ids)
 }
 
-/// The seconds that 4,000 queries take in a plan of 1,000 contacts, and how
-/// many of them find a route.
+/// The seconds that 4,000 queries take in a plan of 1,000 contacts, and how many of them
+/// find a route.
 fn queries() -> (f64, usize) {
     let mut random = fastrand::Rng::with_seed(2);
     let (mut router, _) = plan(1_000, 50);
@@ -59,7 +59,7 @@ fn find_all(router: &mut Router) {
     }
 }
 
-/// Sorted times of changes of one kind, ms, and the searches that they cost.
+/// Sorted times of changes of one kind, ms, and the number of searches that they need.
 fn timed(router: &mut Router, mut change: impl FnMut(&mut Router)) -> String {
     let searches = router.searches();
     let mut times: Vec<f64> = (0..CHANGES)

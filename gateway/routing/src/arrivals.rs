@@ -1,20 +1,20 @@
-//! The earliest arrivals at all nodes, with each number of hops.
+//! The earliest arrivals at all nodes, by number of hops.
 
 use crate::graph::{Graph, Place};
 
-/// When a node can be reached at the earliest: with so many hops, and with
-/// more of them earlier. The hops rise and the times fall.
+/// The earliest arrivals at one node, as (hops, ms): each entry has more hops than the
+/// one before it and arrives earlier.
 type Steps = Vec<(usize, u64)>;
 
-/// The earliest arrivals of so many bytes that are at one node at one time.
+/// The earliest arrivals at all nodes of a bundle that is at one node at one time.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     steps: Vec<Steps>,
 }
 
 impl Arrivals {
-    /// Round by round, each node's earliest arrival with one hop more. Nothing
-    /// that arrives after `by_ms` counts.
+    /// Finds each node's earliest arrival round by round, with one more hop each round.
+    /// Arrivals after `by_ms` do not count.
     pub fn new(graph: &Graph, from: Place, bytes: u64, at_ms: u64, by_ms: u64) -> Arrivals {
         let mut best = vec![u64::MAX; graph.len()];
         let mut steps: Vec<Steps> = vec![Steps::new(); graph.len()];
@@ -28,7 +28,8 @@ impl Arrivals {
             for (place, ready_ms) in &frontier {
                 for edge in graph.leaving(*place, *ready_ms) {
                     let before = best[edge.to as usize].min(by_ms.saturating_add(1));
-                    // Most cannot be earlier: that is seen without a division.
+                    // Most contacts cannot be earlier; this check rules them out without
+                    // a division.
                     let timing = &edge.timing;
                     let least = ready_ms
                         .max(&timing.begins_ms)
@@ -61,13 +62,13 @@ impl Arrivals {
         Arrivals { steps }
     }
 
-    /// The earliest arrival at a node, and the fewest hops that arrive then.
+    /// The earliest arrival at a node, and the fewest hops with which it is possible.
     pub fn at(&self, place: Place) -> Option<(u64, usize)> {
         let (hops, arrival_ms) = *self.steps.get(place as usize)?.last()?;
         Some((arrival_ms, hops))
     }
 
-    /// The earliest arrival at a node with so many hops at most.
+    /// The earliest arrival at a node with at most `most` hops.
     pub fn within(&self, place: Place, most: usize) -> Option<u64> {
         let steps = self.steps.get(place as usize)?;
         let within = steps.partition_point(|(hops, _)| *hops <= most);

@@ -13,31 +13,31 @@ pub const MOST_CONTACTS: usize = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contact {
-    /// Who sends.
+    /// The sender.
     pub from: Node,
-    /// Who receives.
+    /// The receiver.
     pub to: Node,
-    /// From when on, ms.
+    /// The contact's start, ms.
     pub start_ms: u64,
-    /// Until when, ms: the last byte has left by then.
+    /// The contact's end, ms: the last byte must have left by then.
     pub end_ms: u64,
-    /// How fast, bytes per second.
+    /// The rate, bytes per second.
     pub rate_bytes_per_s: u64,
     /// One-way light time, ms.
     pub owlt_ms: u64,
-    /// Bytes that are booked already: what comes later is sent after them.
+    /// Bytes that are booked already: a later bundle is sent after them.
     #[serde(default)]
     pub booked_bytes: u64,
 }
 
 impl Contact {
-    /// When the last byte of so many has arrived that could be sent from
-    /// `ready_ms` on; none if they do not fit before the contact's end.
+    /// When the last of `bytes` arrives if they can be sent from `ready_ms` on; none if
+    /// they do not fit before the contact's end.
     pub fn arrival_ms(&self, ready_ms: u64, bytes: u64) -> Option<u64> {
         self.timing()?.arrival_ms(ready_ms, bytes)
     }
 
-    /// How bytes cross it; none if what is booked takes for ever.
+    /// How bytes cross it; none if the booked bytes take longer than time can count.
     pub(crate) fn timing(&self) -> Option<Timing> {
         let rate_bytes_per_s = self.rate_bytes_per_s.max(1);
         let booked = line_ms(self.booked_bytes, rate_bytes_per_s)?;
@@ -49,8 +49,8 @@ impl Contact {
         })
     }
 
-    /// Whether no route can be better by this contact than by the other: a
-    /// blockage, or bytes that are booked.
+    /// Whether no route through this contact can be better than through `other`, of which
+    /// it is what a blockage or booked bytes leave.
     pub(crate) fn is_no_better_than(&self, other: &Contact) -> bool {
         (self.from, self.to) == (other.from, other.to)
             && self.start_ms >= other.start_ms
@@ -61,10 +61,10 @@ impl Contact {
     }
 }
 
-/// How bytes cross a contact, behind those that are booked.
+/// How bytes cross a contact, behind the booked ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
-    /// When the first one can be sent, ms.
+    /// When the first byte can be sent, ms.
     pub begins_ms: u64,
     pub end_ms: u64,
     rate_bytes_per_s: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// When the last byte has arrived that could be sent from `ready_ms` on.
+    /// When the last of `bytes` arrives if they can be sent from `ready_ms` on.
     pub fn arrival_ms(&self, ready_ms: u64, bytes: u64) -> Option<u64> {
         let begin = ready_ms.max(self.begins_ms);
         let sent = begin.checked_add(line_ms(bytes, self.rate_bytes_per_s)?)?;
@@ -81,8 +81,8 @@ impl Timing {
         fits.then(|| sent.checked_add(self.owlt_ms)).flatten()
     }
 
-    /// The latest time at which bytes may be ready, so that the last one
-    /// arrives by `by_ms`.
+    /// The latest time at which `bytes` may be ready for the last of them to arrive by
+    /// `by_ms`.
     pub fn latest_ms(&self, by_ms: u64, bytes: u64) -> Option<u64> {
         let line = line_ms(bytes, self.rate_bytes_per_s)?;
         let in_contact = self.end_ms.checked_sub(line.max(1))?;
@@ -92,7 +92,7 @@ impl Timing {
     }
 }
 
-/// Time of so many bytes at a rate, ms, rounded up.
+/// The time that `bytes` take at a rate, ms, rounded up.
 fn line_ms(bytes: u64, rate_bytes_per_s: u64) -> Option<u64> {
     match bytes.checked_mul(1_000) {
         Some(scaled) => Some(scaled.div_ceil(rate_bytes_per_s)),

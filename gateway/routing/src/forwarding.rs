@@ -1,4 +1,4 @@
-//! Where bundles go next, by a contact plan: as time goes on, links are blocked
+//! Decides by a contact plan where bundles go next, as time goes on, links are blocked
 //! and queues fill.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,48 +12,47 @@ use crate::speakers::speakers;
 /// epoch, the end excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// It begins.
+    /// Its start.
     pub from_ms: u64,
-    /// It is over.
+    /// Its end.
     pub until_ms: u64,
 }
 
-/// The way to a node at present.
+/// The present route to a node, and its first hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// The neighbour that its bundles are given to.
+    /// The neighbour that the node's bundles are sent to.
     pub via: Node,
-    /// The way as it was found.
+    /// The route that was found.
     pub route: Route,
 }
 
-/// Where bundles go, and whose bundles may come by which neighbour.
+/// Where bundles go next, and which neighbours may send bundles of which source.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// By destination; nodes of the plan without a way at present are not here.
+    /// By destination; nodes of the plan without a route at present are absent.
     pub next: BTreeMap<Node, NextHop>,
-    /// By source, for each node of the plan: the neighbours by which its bundles
-    /// can come.
+    /// By source, for each node of the plan: the neighbours from which its bundles can
+    /// come.
     pub speakers: Arc<HashMap<Node, BTreeSet<Node>>>,
-    /// For each neighbour that the plan has contacts to: whether one is there
-    /// now.
+    /// For each neighbour that the plan has contacts to: whether a contact is open now.
     pub open: BTreeMap<Node, bool>,
 }
 
 /// What has changed.
 #[derive(Debug)]
 pub struct Change {
-    /// What holds now.
+    /// The table that is in force now.
     pub table: Arc<Table>,
-    /// Neighbours to which nothing can be sent any more, for the time being:
-    /// what waits for them may have another way.
+    /// Neighbours to which nothing can be sent for now: bundles that wait for them may
+    /// have another route.
     pub lost: BTreeSet<Node>,
-    /// Destinations whose bundles have a better way now, those that wait
+    /// Destinations whose bundles have a better route now, those that already wait
     /// included.
     pub moved: BTreeSet<Node>,
 }
 
-/// A contact from the own node, and what blockages leave of it.
+/// A contact of the own node, and the pieces of it that blockages leave.
 #[derive(Debug)]
 struct Own {
     contact: Contact,
@@ -62,33 +61,33 @@ struct Own {
 
 /// Decides by a contact plan where bundles go next.
 ///
-/// A pure state machine: calls bring the time, blockages and backlogs, and give
-/// what has changed.
+/// A pure state machine: each call brings the time with blockages or backlogs, and
+/// returns what has changed.
 #[derive(Debug)]
 pub struct Forwarding {
     router: Router,
     own: Node,
-    /// The size of bundle that routes are looked for.
+    /// The size of bundle for which routes are sought.
     bytes: u64,
-    /// By neighbour, in the order in which they begin.
+    /// By neighbour, in order of their starts.
     contacts: BTreeMap<Node, Vec<Own>>,
     destinations: BTreeSet<Node>,
-    /// Nodes with which contacts are planned that are no neighbours.
+    /// Nodes that the plan has contacts to from here and that are not neighbours.
     strangers: BTreeSet<Node>,
     blocked: BTreeMap<Node, Vec<Blocked>>,
-    /// What is booked for a neighbour, and since when.
+    /// The bytes booked for a neighbour, and since when.
     booked: BTreeMap<Node, (u64, u64)>,
     usable: BTreeSet<Node>,
     table: Arc<Table>,
     contacts_in_all: usize,
 }
 
-/// Backlogs below this change no way, bytes.
+/// Backlogs below this do not change routes, bytes.
 const LEAST_BACKLOG_BYTES: u64 = 64 << 10;
 
 impl Forwarding {
-    /// Follows a plan at this node, which has sessions with these neighbours.
-    /// Routes are looked for a bundle of `bytes`.
+    /// Follows a plan at node `own`, which has sessions with `neighbours`. Routes are
+    /// sought for a bundle of `bytes`.
     pub fn new(
         own: Node,
         plan: Vec<Contact>,
@@ -134,7 +133,7 @@ impl Forwarding {
         }
     }
 
-    /// What holds now.
+    /// The table that is in force now.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
@@ -144,43 +143,43 @@ impl Forwarding {
         self.own
     }
 
-    /// Contacts of the plan.
+    /// The number of contacts of the plan.
     pub fn contacts(&self) -> usize {
         self.contacts_in_all
     }
 
-    /// The nodes of the plan beside this one.
+    /// The nodes of the plan other than this one.
     pub fn destinations(&self) -> &BTreeSet<Node> {
         &self.destinations
     }
 
-    /// Nodes that the plan has contacts to from here and that are no neighbours:
-    /// these contacts are not used.
+    /// Nodes that the plan has contacts to from here and that are not neighbours: their
+    /// contacts are not used.
     pub fn strangers(&self) -> &BTreeSet<Node> {
         &self.strangers
     }
 
-    /// Searches for routes so far.
+    /// The number of searches for routes so far.
     pub fn searches(&self) -> u64 {
         self.router.searches()
     }
 
-    /// The contacts of a route, as far as they are in the plan.
+    /// The contacts of a route that are still in the plan.
     pub fn contacts_of(&self, route: &Route) -> Vec<Contact> {
         let contacts = route.contacts.iter();
         let contacts = contacts.filter_map(|id| self.router.contact(*id));
         contacts.cloned().collect()
     }
 
-    /// When a contact of this node begins or ends next.
+    /// The next time at which a contact of this node begins or ends.
     pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
         let all = self.contacts.values().flatten();
         let times = all.flat_map(|own| [own.contact.start_ms, own.contact.end_ms]);
         times.filter(|at| *at > now_ms).min()
     }
 
-    /// Takes the time and the blockages of the links to all neighbours, those
-    /// that are foreseen included: each neighbour's in order and apart.
+    /// Takes the time and the blockages of the links to all neighbours, predicted ones
+    /// included. The blockages of each neighbour must be in order and disjoint.
     pub fn advance(
         &mut self,
         now_ms: u64,
@@ -205,8 +204,9 @@ impl Forwarding {
         self.usable = usable;
         let mut change = self.update(now_ms);
         if let Some(change) = &mut change {
-            // Where nothing has changed but the time, what was booked may look
-            // sent: what waits leaves only a way that is none any more.
+            // If nothing but the time has changed, the booked backlog may seem to have
+            // been sent. Waiting bundles then leave only a route that leads nowhere any
+            // more.
             change.moved.retain(|node| {
                 let way = before.next.get(node);
                 own_changed || way.is_none_or(|way| !self.still_leads(way, now_ms))
@@ -222,13 +222,13 @@ impl Forwarding {
         change
     }
 
-    /// Takes the bytes that wait for each neighbour: what comes now is sent
-    /// after them. What waits already stays where it is.
+    /// Takes the bytes that wait for each neighbour: new bundles are sent after them.
+    /// Bundles that already wait stay where they are.
     pub fn book(&mut self, now_ms: u64, backlog: &BTreeMap<Node, u64>) -> Option<Change> {
         let neighbours: Vec<Node> = self.contacts.keys().copied().collect();
         let mut changed = false;
         for neighbour in neighbours {
-            // In powers of two: few changes of the plan, near enough.
+            // Powers of two are near enough, and change the plan seldom.
             let bytes = backlog.get(&neighbour).copied().unwrap_or(0);
             let bytes = match bytes < LEAST_BACKLOG_BYTES {
                 true => 0,
@@ -255,7 +255,7 @@ impl Forwarding {
         Some(change)
     }
 
-    /// Whether a way that was found still leads to its destination.
+    /// Whether a route still leads to its destination.
     fn still_leads(&self, way: &NextHop, now_ms: u64) -> bool {
         let mut contacts = way.route.contacts.iter();
         let arrival = contacts.try_fold(now_ms, |ready_ms, id| {
@@ -265,8 +265,8 @@ impl Forwarding {
         arrival.is_some()
     }
 
-    /// Whether what was booked since then would have been sent by now, or the clock
-    /// was set back: contacts would begin no earlier than that.
+    /// Whether the backlog booked at `since_ms` would have been sent by now, or the clock
+    /// was set back since: the contacts would begin at `since_ms` at the earliest.
     fn is_stale(&self, neighbour: Node, since_ms: u64, now_ms: u64) -> bool {
         let contacts = self.contacts.get(&neighbour).into_iter().flatten();
         let mut pieces = contacts.flat_map(|own| &own.pieces);
@@ -286,8 +286,7 @@ impl Forwarding {
         open.any(|contact| is_in(contact.start_ms, contact.end_ms)) && blocked.next().is_none()
     }
 
-    /// Has the router know what blockages and bookings leave of the contacts to
-    /// a neighbour.
+    /// Tells the router what blockages and bookings leave of the contacts to a neighbour.
     fn cut(&mut self, neighbour: Node) {
         let blocked = self.blocked.get(&neighbour).map_or(&[][..], Vec::as_slice);
         let (mut left, since_ms) = self.booked.get(&neighbour).copied().unwrap_or_default();
@@ -317,7 +316,7 @@ impl Forwarding {
         }
     }
 
-    /// Finds the ways again that may have changed.
+    /// Finds those routes again that may have changed.
     fn update(&mut self, now_ms: u64) -> Option<Change> {
         let mut next = BTreeMap::new();
         for node in &self.destinations {
@@ -336,7 +335,7 @@ impl Forwarding {
         let moved: BTreeSet<Node> = moved.collect();
         let same = moved.is_empty() && open == self.table.open;
         let speakers = self.table.speakers.clone();
-        // Arrivals move on with the time, which changes no way.
+        // Arrival times change as time goes on; that alone changes no route's first hop.
         self.table = Arc::new(Table {
             next,
             speakers,
@@ -350,7 +349,7 @@ impl Forwarding {
     }
 }
 
-/// What blockages leave of a contact.
+/// The pieces of a contact that blockages leave.
 fn pieces_of(contact: &Contact, blocked: &[Blocked]) -> Vec<Contact> {
     let mut pieces = Vec::new();
     let mut rest = contact.clone();
@@ -374,7 +373,7 @@ fn pieces_of(contact: &Contact, blocked: &[Blocked]) -> Vec<Contact> {
     pieces
 }
 
-/// What a contact can carry in all, bytes.
+/// The most bytes that a contact can carry.
 fn volume_bytes(contact: &Contact) -> u64 {
     let ms = contact.end_ms.saturating_sub(contact.start_ms);
     let bytes = u128::from(ms) * u128::from(contact.rate_bytes_per_s) / 1_000;

@@ -1,4 +1,4 @@
-//! A plan's contacts by the nodes that they lead from and to.
+//! A plan's contacts by the nodes that send and receive in them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use crate::router::ContactId;
 /// A node's place in a graph.
 pub(crate) type Place = u32;
 
-/// What a search needs of a contact.
+/// The part of a contact that a search needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub from: Place,
@@ -16,15 +16,14 @@ pub(crate) struct Edge {
     pub timing: Timing,
 }
 
-/// Contacts in the order in which searches look at them.
+/// Contacts in the order in which searches visit them.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     places: HashMap<Node, Place>,
     nodes: Vec<Node>,
-    /// From each node, by the time that they end: those that are over are not
-    /// looked at.
+    /// From each node, by end, so that a search skips the contacts that are over.
     from: Vec<BTreeMap<(u64, ContactId), Edge>>,
-    /// To each node, by the time that they begin.
+    /// To each node, by start.
     to: Vec<BTreeMap<(u64, ContactId), Edge>>,
 }
 
@@ -37,14 +36,14 @@ impl Graph {
         self.nodes[place as usize]
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
     pub fn insert(&mut self, id: ContactId, contact: &Contact) {
         let [from, to] = [contact.from, contact.to].map(|node| self.place_or_new(node));
-        // One that is full before it could begin is never used.
+        // A contact whose booked bytes never end is never used.
         let Some(timing) = contact.timing() else {
             return;
         };
@@ -62,13 +61,13 @@ impl Graph {
         }
     }
 
-    /// The contacts by which a node can be left from a time on.
+    /// The contacts from a node that end at `ready_ms` or later.
     pub fn leaving(&self, place: Place, ready_ms: u64) -> impl Iterator<Item = &Edge> {
         let later = self.from[place as usize].range((ready_ms, ContactId(0))..);
         later.map(|(_, edge)| edge)
     }
 
-    /// The contacts by which a node can be reached that begin by a time.
+    /// The contacts to a node that begin by `by_ms`.
     pub fn reaching(&self, place: Place, by_ms: u64) -> impl Iterator<Item = (ContactId, &Edge)> {
         let begun = self.to[place as usize].range(..=(by_ms, ContactId(u64::MAX)));
         begun.map(|((_, id), edge)| (*id, edge))

@@ -7,16 +7,16 @@ use crate::contact::{Contact, Node};
 use crate::graph::Graph;
 use crate::search::Search;
 
-/// Names a contact for the life of a router.
+/// Identifies a contact for the life of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContactId(pub u64);
 
-/// A way through the plan.
+/// A route through the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The contacts, one after the other.
+    /// Its contacts, in order.
     pub contacts: Vec<ContactId>,
-    /// The neighbour that it begins with.
+    /// The neighbour that is its first hop.
     pub entry: Node,
     /// When the last byte arrives, ms.
     pub arrival_ms: u64,
@@ -24,24 +24,24 @@ pub struct Route {
     pub termination_ms: u64,
 }
 
-/// What a route was asked for.
+/// The question that a route answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Asked {
     to: Node,
     bytes: u64,
 }
 
-/// A route that was found, and when it was asked for.
+/// A route that was found, and the time for which it was sought.
 #[derive(Debug)]
 struct Known {
     at_ms: u64,
     route: Option<Route>,
 }
 
-/// Most routes that are kept; others are found anew.
+/// The most routes that are kept; others are sought anew each time.
 const KNOWN_ROUTES: usize = 100_000;
 
-/// The arrivals that the next searches share, as long as the plan is the same.
+/// The arrivals that the next searches share, as long as the plan is unchanged.
 #[derive(Debug)]
 struct Shared {
     bytes: u64,
@@ -49,10 +49,9 @@ struct Shared {
     arrivals: Arrivals,
 }
 
-/// Finds routes from one node (Schedule-Aware Bundle Routing, CCSDS
-/// 734.3-B-1). Routes are kept, and after a change of the plan only those are
-/// looked for again that the change can concern: those that use the contact,
-/// and those that a new or better one could beat.
+/// Finds routes from one node (Schedule-Aware Bundle Routing, CCSDS 734.3-B-1). Routes
+/// are kept. After a change of the plan, only those routes are sought again that use the
+/// contact, or that a new or better contact could beat.
 #[derive(Debug)]
 pub struct Router {
     own: Node,
@@ -67,7 +66,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router at this node, with an empty plan.
+    /// A router at node `own`, with an empty plan.
     pub fn new(own: Node) -> Router {
         Router {
             own,
@@ -89,7 +88,7 @@ impl Router {
         id
     }
 
-    /// Takes a contact out of the plan: what it was.
+    /// Removes a contact from the plan, and returns it.
     pub fn remove(&mut self, id: ContactId) -> Option<Contact> {
         let contact = self.contacts.remove(&id)?;
         self.graph.remove(id, &contact);
@@ -100,7 +99,8 @@ impl Router {
         Some(contact)
     }
 
-    /// Changes a contact's times, rate or booked bytes; whether it is there.
+    /// Changes a contact's times, rate or booked bytes; false if there is no such
+    /// contact.
     pub fn change(&mut self, id: ContactId, change: impl FnOnce(&mut Contact)) -> bool {
         let Some(before) = self.remove(id) else {
             return false;
@@ -121,10 +121,10 @@ impl Router {
         self.contacts.get(&id)
     }
 
-    /// The best route for so many bytes that are ready at `at_ms`: it arrives
-    /// first; of those, it has the fewest hops; of those, its first contact to
-    /// end ends last; of those, it begins with the neighbour of the smallest
-    /// number (CCSDS 734.3-B-1). None if no route has the time.
+    /// The best route for `bytes` that are ready at `at_ms`: the one that arrives first;
+    /// of those, the one with the fewest hops; of those, the one whose first contact to
+    /// end ends last; of those, the one whose first hop has the smallest number (CCSDS
+    /// 734.3-B-1). None if no route has enough time.
     pub fn route(&mut self, to: Node, bytes: u64, at_ms: u64) -> Option<Route> {
         let asked = Asked { to, bytes };
         if let Some(known) = self.known.get(&asked)
@@ -148,7 +148,7 @@ impl Router {
         route
     }
 
-    /// Bytes take their place in the contacts of a route.
+    /// Books bytes in the contacts of a route.
     pub fn book(&mut self, route: &Route, bytes: u64) {
         for id in &route.contacts {
             self.change(*id, |contact| {
@@ -157,14 +157,14 @@ impl Router {
         }
     }
 
-    /// Searches so far.
+    /// The number of searches so far.
     pub fn searches(&self) -> u64 {
         self.searches
     }
 
-    /// What was the best from an earlier time on is the best now, if it arrives
-    /// as early as it did: nothing else has become better meanwhile. Its hops
-    /// and its end are what they were, and those that were worse are no better.
+    /// A route that was the best from an earlier time on is the best now if it still
+    /// arrives as early as then. No other route has become better meanwhile, and its own
+    /// hops and end are unchanged.
     fn still_holds(&self, known: &Known, bytes: u64, at_ms: u64) -> bool {
         let Some(route) = &known.route else {
             return known.at_ms <= at_ms;
@@ -203,8 +203,8 @@ impl Router {
         route
     }
 
-    /// Adds a contact, or a better one. It concerns the routes of nodes that can
-    /// be reached behind it as early as by the known route.
+    /// Adds a contact, or replaces one by a better one. Known routes are forgotten if
+    /// their destination can be reached through this contact at least as early.
     fn put(&mut self, id: ContactId, contact: Contact) {
         self.insert(id, &contact);
         self.contacts.insert(id, contact);
@@ -236,8 +236,8 @@ impl Router {
         }
     }
 
-    /// The fewest bytes and the earliest time of all known routes: what they
-    /// arrive at no later than any other.
+    /// The fewest bytes and the earliest time of all known routes: a bundle of that size
+    /// and time arrives no later than any of the bundles that they were sought for.
     fn least_asked(&self) -> Option<(u64, u64)> {
         let bytes = self.known.keys().map(|asked| asked.bytes).min();
         let at_ms = self.known.values().map(|known| known.at_ms).min();

@@ -1,10 +1,10 @@
 //! One search for the best route.
 //!
-//! The arrivals at all nodes tell when the destination is reached and with how
-//! many hops. From there the search goes back, a hop at a time, and looks only
-//! at contacts by which one can be there in time with the hops that are left:
-//! all routes that are as early and as short, and nothing else. Among them, a
-//! later end is found by halving, and the smallest entry is read off.
+//! The arrivals at all nodes say when the destination can be reached and with how many
+//! hops. From there the search goes back one hop at a time, and visits only contacts that
+//! leave enough time for the hops before them: so it finds exactly the routes that are
+//! earliest and shortest. Among these, bisection finds the latest end, and then the
+//! smallest first hop is read off.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use crate::arrivals::Arrivals;
 use crate::graph::{Edge, Graph, Place};
 use crate::router::{ContactId, Route};
 
-/// The latest times at which one may be at nodes, a given number of hops before
-/// the destination.
+/// The latest times at which a bundle may be at nodes, a given number of hops before the
+/// destination.
 type Latest = BTreeMap<Place, u64>;
 
-/// Contacts that may be the hop so many before the last.
+/// The contacts that may be one certain hop of the route.
 type Layer = Vec<(ContactId, Edge)>;
 
-/// What a search looks for, and where.
+/// One search: its question and its data.
 pub(crate) struct Search<'a> {
     pub graph: &'a Graph,
-    /// Of these bytes, from the own node at this time on.
+    /// The arrivals of `bytes` that are at the own node at `at_ms`.
     pub arrivals: &'a Arrivals,
     pub from: Place,
     pub bytes: u64,
@@ -42,8 +42,8 @@ impl Search<'_> {
         self.trace(&layers, &latest, ends_from_ms)
     }
 
-    /// The contacts of all routes that arrive by then with so many hops, the
-    /// last hop's first.
+    /// The contacts of all routes that arrive by `arrival_ms` with `hops` hops, the last
+    /// hop's contacts first.
     fn layers(&self, to: Place, arrival_ms: u64, hops: usize) -> Vec<Layer> {
         let mut layers = Vec::with_capacity(hops);
         let mut latest = Latest::from([(to, arrival_ms)]);
@@ -72,16 +72,16 @@ impl Search<'_> {
         layers
     }
 
-    /// The latest end of the contact that ends first on such a route. Contacts
-    /// that end before it are taken out.
+    /// The best value, over such routes, for the end of the contact that ends first.
+    /// Removes contacts that end before it from the layers.
     fn latest_end(&self, to: Place, arrival_ms: u64, layers: &mut [Layer]) -> u64 {
-        // No route ends later than the latest contact of any of its hops.
+        // A route ends no later than the latest contact of each of its hops.
         let last = |layer: &Layer| layer.iter().map(|(_, edge)| edge.timing.end_ms).max();
         let most = layers.iter().filter_map(last).min().unwrap_or(0);
         let all = layers.iter().flatten().map(|(_, edge)| edge.timing.end_ms);
         let ends: BTreeSet<u64> = all.filter(|end| *end <= most).collect();
         let ends: Vec<u64> = ends.into_iter().collect();
-        // Some route ends at the first of them; the last one often does, too.
+        // Some route reaches the first of these ends; often one reaches the last of them.
         let (mut known, mut unknown) = (0, ends.len());
         let mut next = ends.len().saturating_sub(1);
         while known + 1 < unknown {
@@ -98,8 +98,8 @@ impl Search<'_> {
         ends.get(known).copied().unwrap_or(0)
     }
 
-    /// The latest times before each hop, the last hop's first, by contacts that
-    /// do not end before then; none if there is no such route.
+    /// The latest times before each hop, the last hop's first, over contacts that end at
+    /// `ends_from_ms` or later; none if there is no such route.
     fn latest(
         &self,
         to: Place,
@@ -136,8 +136,9 @@ impl Search<'_> {
             .then_some(all)
     }
 
-    /// Goes forward: by the entry of the smallest number, then by what arrives
-    /// first, in time for the hops that are left.
+    /// Builds the route forward: first the first hop with the smallest number, then for
+    /// each hop the earliest arrival, among contacts that leave time for the hops that
+    /// follow.
     fn trace(&self, layers: &[Layer], latest: &[Latest], ends_from_ms: u64) -> Option<Route> {
         let (mut place, mut ready_ms) = (self.from, self.at_ms);
         let (mut contacts, mut entry, mut termination_ms) = (Vec::new(), None, u64::MAX);

@@ -1,19 +1,19 @@
-//! Whose bundles may come by which neighbour.
+//! Which neighbours may send the bundles of which source.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use crate::contact::{Contact, Node};
 
-/// For each node of a plan, the neighbours by which its bundles can come to the
-/// own node: contacts lead from it to the neighbour and from there to the own
-/// node, one after the other in time. Blockages do not count, nor what time it
-/// is: a bundle may have waited on its way.
+/// For each node of a plan, the neighbours through which its bundles can come to the own
+/// node: contacts lead from the node to the neighbour and from there to the own node, one
+/// after the other in time. Blockages and the present time do not count: a bundle may
+/// have waited on its way.
 pub(crate) fn speakers(own: Node, contacts: &[Contact]) -> HashMap<Node, BTreeSet<Node>> {
     let mut reaching: HashMap<Node, Vec<&Contact>> = HashMap::new();
     for contact in contacts.iter().filter(|contact| contact.from != own) {
         reaching.entry(contact.to).or_default().push(contact);
     }
-    // When each neighbour must have a bundle at the latest.
+    // The latest time by which each neighbour must have a bundle.
     let mut last: BTreeMap<Node, u64> = BTreeMap::new();
     for contact in reaching.remove(&own).unwrap_or_default() {
         if let Some(latest) = latest_ms(contact, u64::MAX) {
@@ -30,8 +30,8 @@ pub(crate) fn speakers(own: Node, contacts: &[Contact]) -> HashMap<Node, BTreeSe
     speakers
 }
 
-/// The nodes from which a bundle can be at a neighbour by then, itself included
-/// (Dijkstra's algorithm, backwards in time).
+/// The nodes whose bundles can be at a neighbour by `latest`, the neighbour itself
+/// included (Dijkstra's algorithm, backwards in time).
 fn behind(neighbour: Node, latest: u64, reaching: &HashMap<Node, Vec<&Contact>>) -> BTreeSet<Node> {
     let mut queue = BinaryHeap::from([(latest, neighbour)]);
     let mut done = BTreeSet::new();
@@ -50,8 +50,8 @@ fn behind(neighbour: Node, latest: u64, reaching: &HashMap<Node, Vec<&Contact>>)
     done
 }
 
-/// Until when a bundle can be sent by a contact to be there by then, however
-/// small it is.
+/// The latest time at which even the smallest bundle can be sent in a contact to arrive
+/// by `by_ms`.
 fn latest_ms(contact: &Contact, by_ms: u64) -> Option<u64> {
     contact.timing()?.latest_ms(by_ms, 0)
 }

@@ -1,4 +1,4 @@
-//! Contact plans as files: those of ION-DTN's `ionadmin`, and JSON.
+//! Contact plans as files: the format of ION-DTN's `ionadmin`, and JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use time::macros::format_description;
 
 use crate::contact::{Contact, MOST_CONTACTS, Node};
 
-/// Why a text is no contact plan.
+/// Why a text is not a contact plan.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {problem}")]
 pub struct PlanError {
-    /// Where, from 1 on.
+    /// The line, from 1 on.
     pub line: usize,
-    /// What.
+    /// What is wrong there.
     pub problem: String,
 }
 
-/// A time during which the distance of two nodes is known.
+/// An interval during which the distance of two nodes is known.
 #[derive(Debug, PartialEq, Eq)]
 struct Range {
     end_ms: u64,
     owlt_ms: u64,
 }
 
-/// Those of one pair of nodes by the time that they begin; they do not overlap.
+/// The ranges of one pair of nodes by start; they do not overlap.
 type OfPair = BTreeMap<u64, Range>;
 
-/// From one node to another.
+/// The ranges from one node to another.
 type Ranges = BTreeMap<(Node, Node), OfPair>;
 
-/// From one node to another, the time that it begins, and its line.
+/// Sender, receiver, start and line.
 type Key = (Node, Node, u64, usize);
 
 /// Reads the commands of `ionadmin` that make a contact plan:
@@ -45,19 +45,20 @@ type Key = (Node, Node, u64, usize);
 /// d range FROM_TIME|* ONE_NODE OTHER_NODE
 /// ```
 ///
-/// Times are `+SECONDS` after `reference_ms` (ms since the Unix epoch), or after
-/// the last `@ TIME`, or `yyyy/mm/dd-hh:mm:ss` in UTC. A range from the smaller
-/// to the larger number holds both ways, unless one the other way says
-/// otherwise; that one says nothing of the way back (ionrc(5)). Comments begin
-/// with `#`. A contact has the light time of the ranges that hold during it, in
-/// parts where that changes; without any it is an error. Passed over are
-/// registrations (of a node with itself, from `-1` on), hypothetical contacts
-/// (until `0`), those of a confidence of 0, commands about anything else that a
-/// node's file has, and, between `## begin` and `## end`, what is for other
-/// programs than `ionadmin`.
+/// Times are `+SECONDS` after `reference_ms` (ms since the Unix epoch) or after the last
+/// `@ TIME`, or `yyyy/mm/dd-hh:mm:ss` in UTC. A range from the smaller to the larger node
+/// number holds in both directions, unless another range is given for the reverse
+/// direction; a range from the larger to the smaller number holds in that direction only
+/// (ionrc(5)). Comments begin with `#`.
+///
+/// A contact gets the light time of the ranges that hold during it, and is split where
+/// that changes; a contact without any range is an error. Ignored are registrations (a
+/// node with itself, from `-1` on), hypothetical contacts (until `0`), contacts of
+/// confidence 0, commands for other purposes, and, between `## begin` and `## end`,
+/// commands for programs other than `ionadmin`.
 ///
 /// # Errors
-/// The first line that cannot be understood or contradicts another, and why.
+/// The first line that cannot be understood or that contradicts another, and why.
 pub fn read_ion(text: &str, reference_ms: u64) -> Result<Vec<Contact>, PlanError> {
     let mut commands = Commands {
         reference_ms,
@@ -82,7 +83,7 @@ pub fn read_ion(text: &str, reference_ms: u64) -> Result<Vec<Contact>, PlanError
     place(commands.contacts, &commands.ranges)
 }
 
-/// What the commands so far have made.
+/// The result of the commands so far.
 struct Commands {
     reference_ms: u64,
     contacts: BTreeMap<Key, Contact>,
@@ -95,7 +96,7 @@ impl Commands {
         match words[..] {
             [] => {}
             ["@", time] => self.reference_ms = moment(time, self.reference_ms)?,
-            // Who belongs to a region, or may turn up: nothing is sent by these.
+            // Registrations and hypothetical contacts: nothing is sent in these.
             ["a", "contact", "-1", _, node, same, ..] if node == same => {}
             ["a", "contact", _, "0", ..] | ["d", "contact", "-1" | "0", _, _] => {}
             ["a", "contact", start, end, from, to, rate, ref rest @ ..] => {
@@ -131,7 +132,7 @@ impl Commands {
                     }
                 }
             }
-            // Of what is not there nothing is left, either.
+            // Deleting a contact that does not exist is not an error.
             ["d", "contact", start, from, to] => {
                 for key in self.keys((start != "*").then_some(start), from, to)? {
                     self.contacts.remove(&key);
@@ -144,7 +145,7 @@ impl Commands {
                 let owlt_ms = owlt_ms.ok_or("the light time is too long")?;
                 let range = Range { end_ms, owlt_ms };
                 let of_pair = self.ranges.entry(nodes).or_default();
-                // Of those before its end, the last one alone may reach into it.
+                // Only the last of the ranges that begin before its end can overlap it.
                 let before = of_pair.range(..end_ms).next_back();
                 let reaches = before.is_some_and(|(_, other)| start_ms < other.end_ms);
                 if reaches && of_pair.get(&start_ms) != Some(&range) {
@@ -165,7 +166,7 @@ impl Commands {
                     }
                 }
             }
-            // What else a node's file has says nothing of who can send to whom.
+            // Other commands of a node's file do not say who can send to whom.
             [
                 "1" | "s" | "x" | "v" | "h" | "?" | "q" | "e" | "w" | "t" | "r" | "m" | "l" | "i"
                 | "b" | "!" | "^",
@@ -181,11 +182,11 @@ impl Commands {
         Ok(())
     }
 
-    /// Adds a contact, unless it is there already.
+    /// Adds a contact, unless it exists already.
     fn add(&mut self, line: usize, contact: Contact) -> Result<(), String> {
         let (from, to) = (contact.from, contact.to);
         let before = (from, to, 0, 0)..(from, to, contact.end_ms, 0);
-        // Of those before its end, the last one alone may reach into it.
+        // Only the last of the contacts that begin before its end can overlap it.
         let last = self.contacts.range(before).next_back();
         match last.filter(|(_, other)| contact.start_ms < other.end_ms) {
             Some((_, other)) if *other == contact => {}
@@ -202,7 +203,8 @@ impl Commands {
         Ok(())
     }
 
-    /// The contacts from one node to another that begin at a time, or all.
+    /// The contacts from one node to another that begin at `start`; all of them without
+    /// `start`.
     fn keys(&self, start: Option<&str>, from: &str, to: &str) -> Result<Vec<Key>, String> {
         let (from, to) = (number(from, "node")?, number(to, "node")?);
         let (first_ms, last_ms) = match start {
@@ -217,7 +219,8 @@ impl Commands {
     }
 }
 
-/// Gives each contact the ranges that hold during it, in the order of the lines.
+/// Gives each contact the light times of the ranges that hold during it; keeps the order
+/// of the lines.
 fn place(contacts: BTreeMap<Key, Contact>, ranges: &Ranges) -> Result<Vec<Contact>, PlanError> {
     let contacts = contacts.into_iter();
     let mut in_order: Vec<(usize, Contact)> = contacts
@@ -253,7 +256,7 @@ fn place(contacts: BTreeMap<Key, Contact>, ranges: &Ranges) -> Result<Vec<Contac
     Ok(placed)
 }
 
-/// The first part of a contact, from a time on, during which one range holds.
+/// The first part of a contact from `from_ms` on during which one range holds.
 fn part(contact: &Contact, from_ms: u64, ranges: &Ranges) -> Option<Contact> {
     let (from, to) = (contact.from, contact.to);
     let own = ranges.get(&(from, to));
@@ -278,7 +281,7 @@ fn part(contact: &Contact, from_ms: u64, ranges: &Ranges) -> Option<Contact> {
     })
 }
 
-/// The range that holds at a time, or the first one after it; from when on.
+/// The range that holds at `from_ms`, or else the first one after it; and from when on.
 fn next_range(of_pair: &OfPair, from_ms: u64) -> Option<(u64, &Range)> {
     let before = of_pair.range(..=from_ms).next_back();
     let holds = before.filter(|(_, range)| from_ms < range.end_ms);
@@ -336,9 +339,8 @@ fn moment(word: &str, reference_ms: u64) -> Result<u64, String> {
 /// Reads `{"contacts": [{"from", "to", "start_ms", "end_ms",
 /// "rate_bytes_per_s", "owlt_ms"}, …]}`, times in ms since the Unix epoch.
 ///
-/// # Errors
-/// What is wrong, with its line; for a contact that cannot be, line 0 and its
-/// place in the list.
+/// When the text is not such JSON, with the line; for a contact that is impossible, line
+/// 0 and the contact's index in the list.
 pub fn read_json(text: &str) -> Result<Vec<Contact>, PlanError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! Where bundles go next while time goes on, links are blocked and queues fill.
+//! Where bundles go next as time goes on, links are blocked and queues fill.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ fn following(plan: &[Contact], neighbours: &[Node]) -> Forwarding {
     Forwarding::new(OWN, plan.to_vec(), &neighbours, SMALL)
 }
 
-/// To 4 by 2, and by 3, whose contact with 4 is the slower one.
+/// Two routes to 4: one through 2, and one through 3, whose contact with 4 is slower.
 fn two_ways(end_s: u64, slow_ms: u64) -> [Contact; 4] {
     let to = |from, to| contact(from, to, (0, end_s));
     let slow = Contact {
@@ -58,17 +58,18 @@ fn speaks_for(forwarding: &Forwarding, neighbour: Node, node: Node) -> bool {
 #[test]
 fn a_neighbour_speaks_only_for_nodes_from_which_contacts_lead_by_it() {
     let plan = [
-        // 4 reaches this node by 2, and 3 sends to 4, but not back.
+        // 4 reaches this node through 2; 3 sends to 4, but 4 does not send to 3.
         contact(4, 2, (0, 50)),
         contact(2, OWN, (0, 100)),
         contact(3, 4, (60, 100)),
         contact(3, OWN, (0, 100)),
         contact(OWN, 3, (0, 100)),
-        // 5 hears this node, and says nothing.
+        // 5 hears this node, but never sends.
         contact(OWN, 5, (0, 100)),
-        // 6 could come by 3 only, and that contact is over before.
+        // 6 could come only through 3, but 3's last contact with this node is over
+        // before.
         contact(6, 3, (100, 200)),
-        // 7 comes to 2 by way of this node alone.
+        // 7 reaches 2 only through this node.
         contact(7, OWN, (0, 100)),
         contact(OWN, 2, (0, 100)),
     ];
@@ -117,7 +118,7 @@ fn a_contact_that_begins_and_ends_moves_what_waits() {
         "nothing has changed"
     );
 
-    // What is left at 2 goes by the next contact.
+    // Bundles that still wait for 2 go by the next contact.
     let change = forwarding.advance(10_000, &none()).expect("a change");
     assert_eq!(via(&forwarding, 4), Some(3));
     assert_eq!(change.lost, BTreeSet::from([2]));
@@ -153,7 +154,7 @@ fn a_blockage_moves_bundles_to_another_way_and_back() {
     forwarding.advance(0, &none());
     assert_eq!(via(&forwarding, 4), Some(2));
 
-    // Foreseen, and not there yet: a small bundle is through before.
+    // The blockage is only predicted: a small bundle arrives before it begins.
     forwarding.advance(1_000, &blocked(2, 40, 60));
     assert_eq!(via(&forwarding, 4), Some(2));
     let change = forwarding.advance(40_000, &blocked(2, 40, 60));
@@ -170,13 +171,13 @@ fn a_blockage_moves_bundles_to_another_way_and_back() {
         "the contact is there, though it is blocked"
     );
 
-    // Just before its end, waiting for it is quicker than the long way; what
-    // goes by that already goes on.
+    // Just before the blockage ends, waiting for its end is quicker than the long route.
+    // Bundles that already go by the long route stay there.
     let change = forwarding.advance(59_700, &blocked(2, 40, 60));
     assert!(change.expect("a change").moved.is_empty());
     assert_eq!(via(&forwarding, 4), Some(2));
 
-    // One that proves shorter gives the contact back.
+    // A blockage that ends earlier than predicted gives the contact back.
     forwarding.advance(41_000, &blocked(2, 40, 60));
     assert_eq!(via(&forwarding, 4), Some(3));
     let change = forwarding.advance(42_000, &none()).expect("a change");
@@ -196,7 +197,7 @@ fn a_backlog_sends_what_comes_another_way_and_moves_nothing() {
     assert_eq!(via(&forwarding, 4), Some(3), "twenty");
     assert!(change.moved.is_empty() && change.lost.is_empty());
 
-    // More than the contact can carry is booked there and nowhere else.
+    // A backlog larger than the contact is booked in that contact only.
     forwarding.book(0, &BTreeMap::from([(2, 1 << 40)]));
     assert_eq!(via(&forwarding, 2), None, "nothing fits any more");
     assert_eq!(via(&forwarding, 4), Some(3));
@@ -220,7 +221,7 @@ fn a_backlog_that_stays_is_booked_anew_when_its_time_is_over() {
         );
         forwarding.book(second * 1_000, &backlog);
         let waits = via(&forwarding, 4) == Some(3);
-        // At most the last part of each round looks free.
+        // Only near the end of each round may the booked link look free.
         assert!(waits || second % 17 >= 13, "second {second}");
     }
 }

@@ -1,4 +1,4 @@
-//! Contact plans, routes by them, and where bundles go next.
+//! Contact plans, the routes through them, and where bundles go next.
 
 mod forwarding;
 mod plans;

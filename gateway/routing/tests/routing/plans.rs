@@ -37,7 +37,7 @@ fn contacts_have_the_ranges_that_hold_at_their_start() {
         .collect();
     let expected = [
         (2, 3, 0, 3_600_000, 100_000, 1_000),
-        // A range from the smaller number holds both ways.
+        // A range from the smaller number holds in both directions.
         (3, 2, 0, 3_600_000, 100_000, 1_000),
         (3, 4, 3_600_000, 7_200_000, 50_000, 2_000),
     ];
@@ -47,7 +47,7 @@ fn contacts_have_the_ranges_that_hold_at_their_start() {
     );
 }
 
-/// From, to, start and end in s, and light time in s.
+/// Sender, receiver, start and end in s, and light time in s.
 fn told(text: &str) -> Vec<(u64, u64, u64, u64, u64)> {
     let contacts = read_ion(text, 0).expect("a plan");
     let told = |c: &underpass_routing::Contact| {
@@ -203,7 +203,7 @@ fn a_pair_with_very_many_ranges_is_read_at_once() {
     let before = std::time::Instant::now();
     let contacts = read_ion(&text, 0).expect("a plan");
     assert_eq!(contacts.len() as u64, MANY);
-    // Each with each it would be 45 thousand million comparisons.
+    // To compare each with each would take 45 thousand million comparisons.
     assert!(before.elapsed() < std::time::Duration::from_secs(20));
 }
 

@@ -45,7 +45,7 @@ fn plan(
     (router, contacts)
 }
 
-/// What makes one route better than another, the least first.
+/// The order of routes: the least is the best.
 type Rank = (u64, usize, std::cmp::Reverse<u64>, Node);
 
 fn rank(route: &Route) -> Rank {
@@ -53,7 +53,7 @@ fn rank(route: &Route) -> Rank {
     (route.arrival_ms, route.contacts.len(), end, route.entry)
 }
 
-/// Every sequence of contacts without a node twice, one after the other.
+/// Every sequence of consecutive contacts that visits no node twice.
 fn enumerate(contacts: &[(ContactId, Contact)], to: Node, bytes: u64, at_ms: u64) -> Option<Rank> {
     struct Way {
         node: Node,
@@ -105,8 +105,8 @@ fn enumerate(contacts: &[(ContactId, Contact)], to: Node, bytes: u64, at_ms: u64
     best
 }
 
-/// The earliest arrival and its fewest hops, over every node at every time that
-/// it can be reached: nothing is left out for being worse.
+/// The earliest arrival and its fewest hops, by a search over every node at every time at
+/// which it can be reached: no state is dropped for being worse.
 fn time_expanded(
     contacts: &[(ContactId, Contact)],
     to: Node,
@@ -119,8 +119,8 @@ fn time_expanded(
         if node == to && count > 0 {
             return Some((ready_ms, count));
         }
-        // The fewest hops to a node at a time come first, but for contacts
-        // that take no time: these are waited for by their number of hops.
+        // The queue is ordered by time and then by hops, so the first entry for a node at
+        // a time has the fewest hops, even where contacts take no time.
         if !done.insert((ready_ms, node)) {
             continue;
         }
@@ -254,7 +254,7 @@ fn cycles_and_contradictions_in_a_plan_end_no_search() {
     let mut router = Router::new(1);
     for (from, to) in [(1, 2), (2, 1), (2, 3), (3, 2), (3, 1), (1, 1)] {
         router.add(contact(from, to, (0, 1_000), 0));
-        // The same pair twice at once, and one that ends before it begins.
+        // The same pair twice at once, and a contact that ends before it begins.
         router.add(contact(from, to, (0, 1_000), 0));
         router.add(contact(from, to, (900, 100), 0));
     }
