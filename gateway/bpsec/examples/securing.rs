@@ -1,5 +1,5 @@
-//! What securing costs the processor, beside the same bundles as they are:
-//! seal and offer at the source; decode, verify and take at the destination.
+//! Measures what securing costs the processor, against the same bundles unsecured: seal
+//! and offer at the source; decode, verify and accept at the destination.
 //!
 //! `cargo run --release -p underpass-bpsec --example securing`
 

@@ -1,5 +1,5 @@
-//! This node as verifier and security acceptor: what a rule requires of a
-//! bundle that came in.
+//! This node as verifier and security acceptor: what a rule requires of a received
+//! bundle.
 
 use bytes::Bytes;
 use underpass_bundle::Insecure;
@@ -16,7 +16,7 @@ use crate::{Failure, confidentiality, integrity};
 const PRIMARY: u64 = 0;
 const PAYLOAD: u64 = 1;
 
-/// Which operation is why a bundle is refused.
+/// The operation for which a bundle is refused, and why.
 type Refused = (Operation, Insecure);
 
 impl From<Failure> for Insecure {
@@ -45,11 +45,11 @@ struct Blocks {
     payload: Header,
 }
 
-/// Does what a rule requires where a bundle ends: the payload is decrypted,
-/// integrity is verified, and the security blocks are removed.
+/// Applies a rule where a bundle ends: decrypts the payload, verifies integrity, and
+/// removes the security blocks.
 ///
 /// # Errors
-/// When the bundle is not as the rule requires; it must not be used then.
+/// When the bundle is not as the rule requires; the bundle must not be used then.
 pub(crate) fn accept(rule: &Rule, bundle: &mut Bundle) -> Result<(), Refused> {
     refuse_fragment(rule, bundle)?;
     let mut blocks = Blocks::read(bundle)?;
@@ -63,7 +63,7 @@ pub(crate) fn accept(rule: &Rule, bundle: &mut Bundle) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Verifies integrity where a bundle passes this node; it stays as it is.
+/// Verifies the integrity of a bundle that passes this node; the bundle stays as it is.
 ///
 /// # Errors
 /// When the bundle is not as the rule requires.
@@ -79,8 +79,8 @@ pub(crate) fn verify_in_transit(rule: &Rule, bundle: &Bundle) -> Result<(), Refu
     }
 }
 
-/// A fragment has no results of its own (RFC 9172 §5.2), so it could be of
-/// anybody, a custody signal among them.
+/// Refuses fragments. A fragment has no results of its own (RFC 9172 §5.2), so anybody
+/// may have made it, even one with a custody signal in it.
 fn refuse_fragment(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
     let operation = match rule.signs() {
         true => Integrity,
@@ -92,7 +92,7 @@ fn refuse_fragment(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
     }
 }
 
-/// The payload of a bundle that this node has secured before it was encrypted.
+/// Decrypts the payload of a bundle that this node has encrypted itself.
 pub(crate) fn reveal(
     keys: &[Key],
     primary: &[u8],
@@ -161,9 +161,9 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// No block is the target of two operations of a kind; a BIB has no security
-    /// block as its target, a BCB neither another BCB nor the primary block
-    /// (RFC 9172 §3.2, §3.7 and §3.8).
+    /// Checks the targets: no block is the target of two operations of one kind; a BIB
+    /// has no security block as a target, and a BCB neither another BCB nor the primary
+    /// block (RFC 9172 §3.2, §3.7 and §3.8).
     fn check_targets(&self, bundle: &Bundle) -> Result<(), Refused> {
         let kind_of = |number| {
             let block = bundle.others.iter().find(|block| block.number == number);
@@ -190,7 +190,7 @@ impl Blocks {
         self.bcbs.iter().any(|bcb| bcb.place_of(target).is_some())
     }
 
-    /// Decrypts the payload, and the BIBs that are encrypted.
+    /// Decrypts the payload and the encrypted BIBs.
     fn decrypt(&mut self, keys: &[Key], bundle: &mut Bundle) -> Result<(), Refused> {
         let refused = |failure: Failure| (Confidentiality, Insecure::from(failure));
         let found = self
@@ -241,10 +241,10 @@ impl Blocks {
         self.check_targets(bundle)
     }
 
-    /// Verifies all operations on primary block and payload. Among them must be
-    /// one on the payload that covers the primary block, too, or it could be of
-    /// another bundle; where the payload is encrypted, which authenticates it,
-    /// one on the primary block will do.
+    /// Verifies all operations on primary block and payload. At least one of them must be
+    /// on the payload and cover the primary block too: otherwise the payload could come
+    /// from another bundle. An encrypted payload is authenticated by its encryption, so
+    /// an operation on the primary block is enough there.
     fn verify(&self, rule: &Rule, payload: &Bytes) -> Result<(), Refused> {
         let refused = |failure: Failure| (Integrity, Insecure::from(failure));
         let pieces = std::slice::from_ref(payload);
@@ -275,7 +275,7 @@ impl Blocks {
     }
 }
 
-/// The header of the payload block, of which these are the first bytes.
+/// The header of the payload block, read from the block's first bytes.
 fn payload_header(head: &[u8]) -> Result<Header, CborError> {
     let mut reader = Reader::new(head);
     reader.array()?;

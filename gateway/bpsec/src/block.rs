@@ -5,12 +5,12 @@ use underpass_bundle::wire::{
     ARRAY, BYTES, CborError, Eid, Reader, UNSIGNED, read_eid, write_eid, write_head,
 };
 
-/// Targets that one security block may have.
+/// The most targets of a security block.
 pub const MAX_TARGETS: usize = 16;
-/// Parameters of a security block, or results for one target, at most.
+/// The most parameters of a security block, and the most results for one target.
 pub const MAX_PARAMETERS: usize = 16;
 
-/// Security context flag: parameters are there (RFC 9172 §3.6).
+/// Security context flag: parameters are present (RFC 9172 §3.6).
 const PARAMETERS_PRESENT: u64 = 1;
 /// The major type of a negative integer.
 const NEGATIVE: u8 = 1;
@@ -20,10 +20,10 @@ pub const BIB_HMAC_SHA2: i128 = 1;
 /// BCB-AES-GCM (RFC 9173 §4.2).
 pub const BCB_AES_GCM: i128 = 2;
 
-/// Why bytes are no abstract security block.
+/// Why bytes are not an abstract security block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BlockError {
-    /// Not well-formed, or not of the structure of RFC 9172 §3.6.
+    /// The bytes are not well-formed, or do not have the structure of RFC 9172 §3.6.
     #[error("malformed CBOR: {0}")]
     Cbor(#[from] CborError),
     /// No target, or more than [`MAX_TARGETS`].
@@ -35,15 +35,15 @@ pub enum BlockError {
     /// More than [`MAX_PARAMETERS`] parameters or results.
     #[error("more than {MAX_PARAMETERS} parameters or results")]
     TooMany,
-    /// A parameter or result is there twice.
+    /// A parameter or result occurs twice.
     #[error("parameter or result {0} is there twice")]
     Repeated(u64),
-    /// Another number of results than of targets.
+    /// The numbers of results and targets differ.
     #[error("there is not one set of results for each target")]
     ResultCount,
 }
 
-/// A parameter's or result's value, as the contexts of RFC 9173 have them.
+/// A value of a parameter or result, as the contexts of RFC 9173 define them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A number.
@@ -55,17 +55,17 @@ pub enum Value {
 /// Parameters or results: number and value.
 pub type Values = Vec<(u64, Value)>;
 
-/// What is behind the security source.
+/// The part of a security block behind its security source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opaque {
-    /// Of a context that is known: parameters, and results by target.
+    /// For a known context: parameters, and results by target.
     Read {
         /// Security context parameters.
         parameters: Values,
         /// Results, in the order of the targets.
         results: Vec<Values>,
     },
-    /// Of another context, which alone could tell; it stays as it is.
+    /// For an unknown context, which alone defines them: the bytes as they came.
     Unread(Vec<u8>),
 }
 
@@ -76,7 +76,7 @@ pub struct SecurityBlock {
     pub targets: Vec<u64>,
     /// Security context.
     pub context: i128,
-    /// Who has added it.
+    /// The security source, which has added the block.
     pub source: Eid,
     /// Parameters and results.
     pub rest: Opaque,
@@ -102,11 +102,11 @@ impl SecurityBlock {
         }
     }
 
-    /// Reads the content of a security block. What it takes in memory is
-    /// bounded by the content's length.
+    /// Parses the content of a security block. Memory use is bounded by the content's
+    /// length.
     ///
     /// # Errors
-    /// When it is not of the form of RFC 9172 §3.6, or too large.
+    /// When the content does not have the form of RFC 9172 §3.6, or is too large.
     pub fn parse(content: &[u8]) -> Result<SecurityBlock, BlockError> {
         let mut reader = Reader::new(content);
         let targets = read_targets(&mut reader)?;
@@ -139,8 +139,8 @@ impl SecurityBlock {
         })
     }
 
-    /// The content in deterministic encoding (RFC 8949 §4.2). Blocks of a
-    /// context that is not known are never written.
+    /// The content in deterministic encoding (RFC 8949 §4.2). Blocks of unknown contexts
+    /// are never encoded.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         write_head(&mut out, ARRAY, self.targets.len() as u64);
@@ -177,7 +177,7 @@ impl SecurityBlock {
         out
     }
 
-    /// Parameters; none of a context that is not known.
+    /// The parameters; none for an unknown context.
     pub fn parameters(&self) -> &[(u64, Value)] {
         match &self.rest {
             Opaque::Read { parameters, .. } => parameters,
@@ -185,7 +185,7 @@ impl SecurityBlock {
         }
     }
 
-    /// The results for a target, by its place among the targets.
+    /// The results for a target, by its index among the targets.
     pub fn results(&self, place: usize) -> &[(u64, Value)] {
         match &self.rest {
             Opaque::Read { results, .. } => results.get(place).map_or(&[], |result| result),
@@ -194,10 +194,10 @@ impl SecurityBlock {
     }
 }
 
-/// The number that a parameter has, if it is there.
+/// A parameter's number, if the parameter is present.
 ///
 /// # Errors
-/// When it is no number.
+/// When it is not a number.
 pub(crate) fn number(values: &[(u64, Value)], id: u64) -> Result<Option<u64>, crate::Failure> {
     match find(values, id) {
         None => Ok(None),
@@ -206,7 +206,7 @@ pub(crate) fn number(values: &[(u64, Value)], id: u64) -> Result<Option<u64>, cr
     }
 }
 
-/// The bytes that a parameter or result has, if it is there.
+/// The bytes of a parameter or result, if it is present.
 ///
 /// # Errors
 /// When it is a number.

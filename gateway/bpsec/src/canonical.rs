@@ -1,17 +1,18 @@
-//! Deterministic encoding of what came in another one (RFC 9172 §4).
+//! Converts other encodings to deterministic encoding (RFC 9172 §4).
 
 use underpass_bundle::wire::{ARRAY, BYTES, CborError, Reader, TEXT, UNSIGNED, write_head};
 
-/// Arrays within arrays: a primary block has three, that of its EIDs included.
+/// The deepest nesting of arrays; a primary block needs three, with the arrays of its
+/// EIDs.
 const MAX_DEPTH: usize = 4;
 const NEGATIVE: u8 = 1;
 
-/// A primary block in deterministic encoding (RFC 8949 §4.2): heads in shortest
-/// form, arrays of definite length. What it says stays as it is: an EID keeps
+/// A primary block in deterministic encoding (RFC 8949 §4.2): heads in their shortest
+/// form, arrays of definite length. Its values do not change: an EID keeps its form.
 /// its form.
 ///
 /// # Errors
-/// When it is not one item of integers, strings and arrays.
+/// When it is not a single item of integers, strings and arrays.
 pub fn canonical(raw: &[u8]) -> Result<Vec<u8>, CborError> {
     let mut reader = Reader::new(raw);
     let mut out = Vec::with_capacity(raw.len());

@@ -17,8 +17,8 @@ mod parameter {
 
 /// The security result: the authentication tag (RFC 9173 §4.4.2).
 const TAG: u64 = 1;
-/// The only length of an initialization vector that is supported, and that
-/// RFC 9173 §4.3.1 recommends.
+/// The only supported length of an initialization vector, which RFC 9173 §4.3.1
+/// recommends.
 pub const IV_BYTES: usize = 12;
 const TAG_BYTES: usize = 16;
 
@@ -33,7 +33,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// The variant for keys of so many bytes.
+    /// The variant for keys of `bytes` bytes.
     pub fn of_key(bytes: usize) -> Option<Variant> {
         match bytes {
             16 => Some(Variant::Aes128),
@@ -42,7 +42,7 @@ impl Variant {
         }
     }
 
-    /// Its number.
+    /// The variant's number.
     pub fn number(self) -> u64 {
         match self {
             Variant::Aes128 => 1,
@@ -68,7 +68,7 @@ impl Variant {
     /// A key, ready for use.
     ///
     /// # Errors
-    /// When it is of another length.
+    /// When the key has another length.
     pub fn cipher(self, key: &Key) -> Result<Cipher, Failure> {
         let key = UnboundKey::new(self.algorithm(), key.material());
         Ok(Cipher(LessSafeKey::new(key.map_err(|_| Failure::Failed)?)))
@@ -95,12 +95,12 @@ pub fn parameters(
     first.into_iter().chain(wrapped).chain([scope]).collect()
 }
 
-/// Encrypts a target's content in place and gives its result. An IV is used
-/// once with a key, except for several targets of one block, as RFC 9173 has it
-/// in its examples: callers that encrypt more than one use different keys.
+/// Encrypts a target's content in place and returns its result. An IV may be used only
+/// once with a key, except for several targets of one block, as in the examples of RFC
+/// 9173: a caller that encrypts more than one target uses different keys.
 ///
 /// # Errors
-/// When there is more content than AES-GCM may encrypt at once (64 GiB).
+/// When the content is longer than AES-GCM may encrypt at once (64 GiB).
 pub fn encrypt(
     cipher: &Cipher,
     iv: [u8; IV_BYTES],
@@ -128,12 +128,12 @@ pub fn scope(block: &SecurityBlock) -> Result<Scope, Failure> {
     Ok(flags.map_or(Scope::ALL, Scope::of))
 }
 
-/// Decrypts the target at a place among a block's targets with any of the keys,
-/// each the content encryption key itself or, where the block has a wrapped
-/// key, the one in which that is wrapped.
+/// Decrypts the target with index `place` of a block, with any of the keys. Each key is
+/// the content encryption key itself or, where the block has a wrapped key, the key that
+/// wraps it.
 ///
 /// # Errors
-/// When none of the keys opens it, or it cannot be understood.
+/// When no key decrypts it, or the block cannot be understood.
 pub fn decrypt(
     block: &SecurityBlock,
     place: usize,
@@ -149,7 +149,7 @@ pub fn decrypt(
     let variant = block::number(parameters, parameter::AES_VARIANT)?;
     let variant = variant.map_or(Ok(Variant::default()), Variant::from_number)?;
     let wrapped = block::bytes(parameters, parameter::WRAPPED_KEY)?;
-    // Without a tag among the results it is the content's end (§4.4.2).
+    // Without a tag among the results, the tag is at the end of the content (§4.4.2).
     let (tag, length) = match block::bytes(block.results(place), TAG)? {
         Some(tag) => (tag, content.len()),
         None => {
@@ -174,7 +174,7 @@ pub fn decrypt(
             None => variant.cipher(key),
         };
         let Ok(cipher) = cipher else { continue };
-        // A failed attempt leaves zeros.
+        // A failed attempt leaves zeros in the buffer.
         opened.clear();
         opened.extend_from_slice(&content[..length]);
         let nonce = Nonce::assume_unique_for_key(iv);

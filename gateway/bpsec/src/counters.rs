@@ -1,4 +1,4 @@
-//! What came of the security operations of a node.
+//! Counts the outcomes of a node's security operations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ impl Operation {
     /// Both.
     pub const ALL: [Operation; 2] = [Operation::Integrity, Operation::Confidentiality];
 
-    /// Its name in API and metrics.
+    /// The operation's name in API and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Integrity => "integrity",
@@ -24,27 +24,27 @@ impl Operation {
     }
 }
 
-/// What came of an operation on a bundle.
+/// The outcome of an operation on a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// This node has added it.
+    /// This node has added the operation.
     Added,
-    /// It was required and is right.
+    /// The operation was required and verified.
     Verified,
-    /// It is required and not there: the bundle was refused.
+    /// The operation is required and missing: the bundle was refused.
     Missing,
-    /// It does not belong to these bytes and a known key: refused.
+    /// The result does not belong to these bytes and a known key: refused.
     Failed,
-    /// It is of a kind that is not supported: refused.
+    /// The operation is of an unsupported kind: refused.
     Unknown,
-    /// It contradicts another one or the rules of RFC 9172: refused.
+    /// The operation contradicts another one or the rules of RFC 9172: refused.
     Conflicting,
-    /// Its block cannot be read: refused.
+    /// The security block cannot be parsed: refused.
     Malformed,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Outcome; 7] = [
         Outcome::Added,
         Outcome::Verified,
@@ -55,7 +55,7 @@ impl Outcome {
         Outcome::Malformed,
     ];
 
-    /// Its name in API and metrics.
+    /// The outcome's name in API and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Added => "added",

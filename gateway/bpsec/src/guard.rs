@@ -1,4 +1,4 @@
-//! A node's rules in force.
+//! Applies a node's security rules to its bundles.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,28 +15,27 @@ use crate::keys::Key;
 use crate::rules::{Active, Rule, find};
 use crate::sourcing::secure;
 
-/// Secures a node's bundles, and refuses what is not secured as its rules
-/// require. The first rule that matches a bundle's source and destination
-/// decides:
+/// Secures a node's bundles, and refuses bundles that are not secured as its rules
+/// require. The first rule that matches a bundle's source and destination decides:
 ///
-/// - Bundles that begin at this node get the blocks that the rule has keys for.
-/// - Bundles that end here must have them; they are verified and removed.
-/// - Bundles that pass by are left alone, unless the rule says that integrity
-///   is verified in transit; no block of others is changed or removed.
-/// - Fragments cannot be verified: where a rule requires anything, they are
-///   refused, and what this node secures must not be fragmented.
+/// - Bundles that begin at this node get the blocks for which the rule has keys.
+/// - Bundles that end here must have these blocks, which are verified and removed.
+/// - Bundles that pass are left alone, unless the rule asks to verify integrity in
+///   transit. No block of another node is changed or removed.
+/// - Fragments cannot be verified: they are refused where the rule would verify them, and bundles
+///   that this node secures must not be fragmented.
 #[derive(Debug)]
 pub struct Guard {
     /// This node as security source.
     source: Eid,
     rules: RwLock<Arc<Vec<Active>>>,
-    /// How many these are: a node without any takes no lock for its bundles.
+    /// The number of rules: a node without any takes no lock for its bundles.
     in_force: AtomicUsize,
     counts: Counts,
 }
 
 impl Guard {
-    /// The guard of a node, with its `ipn` node number.
+    /// The guard of the node with `ipn` node number `node`.
     ///
     /// # Errors
     /// As [`Guard::replace`].
@@ -51,27 +50,27 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Puts other rules in force.
+    /// Replaces the rules in force.
     ///
     /// # Errors
-    /// When a confidentiality key is no AES key: 16 or 32 bytes. Nothing has
-    /// changed then.
+    /// When a confidentiality key is not an AES key of 16 or 32 bytes. The old rules stay
+    /// in force then.
     pub fn replace(&self, rules: Vec<Rule>) -> Result<(), Failure> {
         let active = rules.into_iter().map(Active::new);
         let active: Vec<Active> = active.collect::<Result<_, _>>()?;
         let count = active.len();
-        // Nothing that runs with the lock can panic half-way.
+        // No code that holds the lock can panic half-way.
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(active);
         self.in_force.store(count, Ordering::Release);
         Ok(())
     }
 
-    /// What came of all operations.
+    /// The outcomes of all operations.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// How many rules are in force.
+    /// The number of rules in force.
     pub fn rules_in_force(&self) -> usize {
         self.in_force.load(Ordering::Acquire)
     }

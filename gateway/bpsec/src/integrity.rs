@@ -33,7 +33,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Its SHA variant.
+    /// The hash's SHA variant.
     pub fn variant(self) -> u64 {
         match self {
             Hash::Sha256 => 5,
@@ -68,8 +68,8 @@ pub fn parameters(hash: Hash, scope: Scope) -> Vec<(u64, Value)> {
     ]
 }
 
-/// The result for one target. `primary` is the primary block in deterministic
-/// encoding; a target must have no CRC (RFC 9173 §3.8.1).
+/// The result for one target. `primary` is the primary block in deterministic encoding;
+/// the target must have no CRC (RFC 9173 §3.8.1).
 pub fn sign(
     key: &Key,
     hash: Hash,
@@ -92,11 +92,11 @@ pub fn scope(block: &SecurityBlock) -> Result<Scope, Failure> {
     Ok(flags.map_or(Scope::ALL, Scope::of))
 }
 
-/// Verifies the result for the target at a place among a block's targets, with
-/// any of the keys.
+/// Verifies the result for the target with index `place` of a block, with any of the
+/// keys.
 ///
 /// # Errors
-/// When it is not right, or cannot be understood.
+/// When the result is wrong, or cannot be understood.
 pub fn verify(
     block: &SecurityBlock,
     place: usize,
@@ -117,7 +117,7 @@ pub fn verify(
     }
     for key in keys {
         let unwrapped = match wrapped {
-            // It may be of another of the keys, and this one no AES key.
+            // Another key may have wrapped it, and this key may not be an AES key.
             Some(wrapped) => match key.unwrap_key(wrapped) {
                 Ok(unwrapped) => Some(unwrapped),
                 Err(_) => continue,
@@ -134,8 +134,8 @@ pub fn verify(
     Err(Failure::Failed)
 }
 
-/// The HMAC over the integrity-protected plaintext (RFC 9173 §3.7), which is
-/// never put together.
+/// The HMAC over the integrity-protected plaintext (RFC 9173 §3.7), which is never
+/// assembled in memory.
 fn plaintext(
     key: &hmac::Key,
     scope: Scope,
@@ -145,8 +145,8 @@ fn plaintext(
 ) -> hmac::Context {
     let mut context = hmac::Context::with_key(key);
     context.update(&covered(scope, primary, target, security));
-    // The primary block, too, is covered as if it were in a byte string: so it
-    // is in the example of appendix A.3.3.1.
+    // The primary block, too, is covered as if it were in a byte string, as in the
+    // example of appendix A.3.3.1.
     let primary = [Bytes::copy_from_slice(primary)];
     let pieces = match target {
         Target::Primary => &primary,

@@ -1,4 +1,4 @@
-//! Keys, as they are in files.
+//! Keys, as key files hold them.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use zeroize::Zeroizing;
 
 use crate::Failure;
 
-/// The shortest key, bytes.
+/// The length of the shortest key, bytes.
 pub const MIN_KEY_BYTES: usize = 16;
-/// The longest key, bytes: a longer one is hashed by HMAC before its use.
+/// The length of the longest key, bytes: HMAC would hash a longer one before its use.
 pub const MAX_KEY_BYTES: usize = 64;
-/// What AES key wrap adds to a key, bytes (RFC 3394).
+/// The bytes that AES key wrap adds to a key (RFC 3394).
 const WRAPPING_BYTES: usize = 8;
 
-/// Why a text is no key.
+/// Why a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// Other characters than hexadecimal digits.
+    /// It has characters other than hexadecimal digits.
     #[error("must be hexadecimal digits; make one with: openssl rand -hex 32")]
     Digits,
-    /// Too short or too long.
+    /// It is too short or too long.
     #[error(
         "must have {} to {} hexadecimal digits; make one with: openssl rand -hex 32",
         2 * MIN_KEY_BYTES,
@@ -41,15 +41,15 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// A key of these bytes.
+    /// A key with these bytes.
     pub fn new(material: Vec<u8>) -> Key {
         Key(Zeroizing::new(material))
     }
 
-    /// Reads a key file's text: hexadecimal digits, and white space around them.
+    /// Parses a key file's text: hexadecimal digits, with white space around them.
     ///
     /// # Errors
-    /// When it is something else.
+    /// When it is anything else.
     pub fn parse(text: &str) -> Result<Key, KeyError> {
         let digits = text.trim().as_bytes();
         if !(2 * MIN_KEY_BYTES..=2 * MAX_KEY_BYTES).contains(&digits.len())
@@ -66,7 +66,7 @@ impl Key {
         Ok(Key(material))
     }
 
-    /// Its length, bytes.
+    /// The key's length, bytes.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }
@@ -78,7 +78,8 @@ impl Key {
     /// Wraps another key in this one (RFC 3394).
     ///
     /// # Errors
-    /// When this is no AES key, or the other no multiple of 8 bytes long.
+    /// When this is not an AES key, or the other key's length is not a multiple of 8
+    /// bytes.
     pub fn wrap_key(&self, other: &Key) -> Result<Vec<u8>, Failure> {
         let wrapped = match Kek::of(self)? {
             Kek::Aes128(kek) => kek.wrap_vec(&other.0),
@@ -88,16 +89,17 @@ impl Key {
         wrapped.map_err(|_| Failure::Unknown)
     }
 
-    /// The key that was wrapped in this one.
+    /// Unwraps a key that was wrapped in this one.
     ///
     /// # Errors
-    /// When this is no AES key, or not the one in which it was wrapped.
+    /// When this is not an AES key, or not the one that wrapped it.
     pub fn unwrap_key(&self, wrapped: &[u8]) -> Result<Key, Failure> {
         if wrapped.len() > MAX_KEY_BYTES + WRAPPING_BYTES {
             return Err(Failure::Unknown);
         }
-        // Below two semiblocks RFC 3394 defines nothing; of none at all, the
-        // initial value unwraps under every key, to a key that everybody has.
+        // RFC 3394 defines nothing below two semiblocks. A wrapped key of no semiblocks
+        // is just the initial value, which unwraps under every key, to an empty key that
+        // everybody has.
         if wrapped.len() < MIN_KEY_BYTES + WRAPPING_BYTES {
             return Err(Failure::Failed);
         }

@@ -1,15 +1,14 @@
 //! Bundle Protocol Security: the abstract security block of RFC 9172, the two
 //! default security contexts of RFC 9173, and a node's policy for both.
 //!
-//! Nothing here has I/O or a clock. [`SecurityBlock`] reads and writes the
-//! content of a security block. [`integrity`] is BIB-HMAC-SHA2, and
-//! [`confidentiality`] is BCB-AES-GCM. A [`Guard`] holds a node's [`Rule`]s: it
-//! secures the bundles that begin at the node, and says of those that come in
-//! whether they are what the rules require.
+//! Nothing here has I/O or a clock. [`SecurityBlock`] reads and writes the content of a
+//! security block. [`integrity`] is BIB-HMAC-SHA2, and [`confidentiality`] is
+//! BCB-AES-GCM. A [`Guard`] holds a node's [`Rule`]s: it secures the bundles that begin
+//! at the node, and checks received bundles against the rules.
 //!
-//! HMAC and AES-GCM are ring's, AES key wrap is RustCrypto's; results are
-//! compared in constant time. Key material in this crate's own hands is zeroed
-//! when it is dropped; the expanded keys inside of ring and RustCrypto are not.
+//! HMAC and AES-GCM are from ring, AES key wrap is from RustCrypto; results are compared
+//! in constant time. This crate zeroes its own key material when it drops it; the
+//! expanded keys inside ring and RustCrypto are not zeroed.
 
 mod acceptance;
 mod block;
@@ -34,17 +33,17 @@ pub use keys::{Key, KeyError, MAX_KEY_BYTES, MIN_KEY_BYTES};
 pub use rules::{MAX_KEYS, MAX_RULES, Pattern, PatternError, Rule};
 pub use scope::{Header, Scope, Target};
 
-/// Why a security operation is not what it has to be.
+/// Why a security operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The result does not belong to these bytes and any of these keys.
+    /// No key gives this result for these bytes.
     #[error("the security operation failed: altered bytes or another key")]
     Failed,
-    /// A context, variant or parameter that is not of RFC 9173, or that this
-    /// crate leaves out.
+    /// The context, variant or parameter is not in RFC 9173, or this crate does not
+    /// support it.
     #[error("the security operation is of a kind that is not supported")]
     Unknown,
-    /// Parameters or results that contradict their context.
+    /// The parameters or results contradict their context.
     #[error("the security block is malformed")]
     Malformed,
 }

@@ -14,42 +14,42 @@ use crate::confidentiality::{Cipher, IV_BYTES, Variant};
 use crate::integrity::Hash;
 use crate::keys::Key;
 
-/// Rules that a node may have.
+/// The most rules of a node.
 pub const MAX_RULES: usize = 256;
-/// Keys that a rule may have for an operation. A bundle that none of them
-/// verifies costs one attempt with each.
+/// The most keys of a rule for one operation. A bundle that no key verifies costs one
+/// attempt with each of them.
 pub const MAX_KEYS: usize = 4;
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "must be \"*\", \"ipn:NODE.SERVICE\" with numbers or *, or \"dtn://…\", which may end in *"
 )]
 pub struct PatternError;
 
-/// Endpoints.
+/// A set of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Every endpoint, the null endpoint too.
+    /// Every endpoint, including the null endpoint.
     Any,
-    /// Endpoints of the ipn scheme; a node or service that is not named is any.
+    /// Endpoints of the ipn scheme; without a node or service, any matches.
     Ipn {
-        /// Node number, allocator included.
+        /// Node number, with its allocator.
         node: Option<u64>,
         /// Service number.
         service: Option<u64>,
     },
     /// Endpoints of the dtn scheme.
     Dtn {
-        /// The name, or how it begins.
+        /// The whole name, or its beginning.
         name: String,
-        /// Whether it is how it begins.
+        /// Whether `name` is only the beginning.
         prefix: bool,
     },
 }
 
 impl Pattern {
-    /// Whether an endpoint is one of these.
+    /// Whether an endpoint is in the set.
     pub fn matches(&self, endpoint: &Eid) -> bool {
         match self {
             Pattern::Any => true,
@@ -100,27 +100,27 @@ impl FromStr for Pattern {
     }
 }
 
-/// How the bundles of some sources to some destinations are secured. Of keys,
-/// the first is used where this node is the security source; all are tried
-/// where it verifies. Without keys nothing is secured or required.
+/// How bundles from some sources to some destinations are secured. As security source,
+/// this node uses the first key; as verifier, it tries all keys. Without keys nothing is
+/// secured or required.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Who the bundles are from.
+    /// Sources of the bundles.
     pub source: Pattern,
-    /// Where they go.
+    /// Destinations of the bundles.
     pub destination: Pattern,
-    /// Keys of the HMAC of primary block and payload.
+    /// Keys for the HMAC of primary block and payload.
     pub integrity_keys: Vec<Key>,
-    /// The hash of that HMAC, where this node makes it.
+    /// The hash of that HMAC, where this node computes it.
     pub hash: Hash,
-    /// Keys in which the payload's encryption keys are wrapped.
+    /// Keys that wrap the payload's encryption keys.
     pub confidentiality_keys: Vec<Key>,
-    /// Whether integrity is verified where bundles only pass this node.
+    /// Whether this node verifies the integrity of bundles that only pass it.
     pub verify_in_transit: bool,
 }
 
 impl Rule {
-    /// Whether payload integrity is left to AES-GCM, which encrypts it.
+    /// Whether payloads are encrypted; AES-GCM then protects their integrity too.
     pub(crate) fn encrypts(&self) -> bool {
         !self.confidentiality_keys.is_empty()
     }
@@ -139,7 +139,7 @@ pub(crate) struct Active {
 
 impl Active {
     /// # Errors
-    /// When the first confidentiality key is no AES key.
+    /// When the first confidentiality key is not an AES key.
     pub fn new(rule: Rule) -> Result<Active, Failure> {
         let first = rule.confidentiality_keys.first();
         let sealing = first.map(Sealing::new).transpose()?;
@@ -147,7 +147,7 @@ impl Active {
     }
 }
 
-/// The first rule that matches.
+/// The first rule that matches a bundle.
 pub(crate) fn find<'a>(rules: &'a [Active], primary: &PrimaryBlock) -> Option<&'a Active> {
     rules.iter().find(|active| {
         let Rule {
@@ -159,9 +159,9 @@ pub(crate) fn find<'a>(rules: &'a [Active], primary: &PrimaryBlock) -> Option<&'
     })
 }
 
-/// A key that encrypts payloads, new each time the rules are loaded, and
-/// wrapped in the configured one. So a count is enough for its initialization
-/// vectors: none is used twice, whatever an earlier run has used.
+/// A key that encrypts payloads: new each time the rules are loaded, and wrapped in the
+/// configured key. So a counter is enough for its initialization vectors: none is used
+/// twice, whatever an earlier run has used.
 pub(crate) struct Sealing {
     pub cipher: Cipher,
     pub variant: Variant,

@@ -1,11 +1,11 @@
-//! What a security operation covers beside its target's content: the common
-//! part of IPPT and AAD (RFC 9173 §3.7 and §4.7).
+//! What a security operation covers besides its target's content: the common part of IPPT
+//! and AAD (RFC 9173 §3.7 and §4.7).
 
 use bytes::Bytes;
 use underpass_bundle::wire::{UNSIGNED, write_head};
 
-/// Integrity scope flags (RFC 9173 §3.3.3) and AAD scope flags (§4.3.4), which
-/// are the same.
+/// Integrity scope flags (RFC 9173 §3.3.3) and AAD scope flags (§4.3.4), which have the
+/// same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope(pub u64);
 
@@ -16,7 +16,7 @@ impl Scope {
     pub const TARGET_HEADER: u64 = 2;
     /// The security block's own header.
     pub const SECURITY_HEADER: u64 = 4;
-    /// All of them, the default of both contexts.
+    /// All flags, the default of both contexts.
     pub const ALL: Scope = Scope(Scope::PRIMARY | Scope::TARGET_HEADER | Scope::SECURITY_HEADER);
 
     /// Whether the operation binds its target to the primary block.
@@ -24,13 +24,13 @@ impl Scope {
         self.0 & Scope::PRIMARY != 0
     }
 
-    /// The flags that RFC 9173 defines; others do not count.
+    /// Keeps the flags that RFC 9173 defines, and ignores others.
     pub fn of(flags: u64) -> Scope {
         Scope(flags & Scope::ALL.0)
     }
 }
 
-/// What of a block's header a security operation covers.
+/// The fields of a block's header that a security operation covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Block type code.
@@ -49,7 +49,7 @@ impl Header {
     }
 }
 
-/// What a security operation is on.
+/// The target of a security operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     /// The primary block.
@@ -58,7 +58,7 @@ pub enum Target<'a> {
     Block(Header, &'a [Bytes]),
 }
 
-/// The scope flags and what they name: the primary block in deterministic
+/// The scope flags and the bytes that they select: the primary block in deterministic
 /// encoding, the target's header, the security block's header.
 pub(crate) fn covered(
     scope: Scope,

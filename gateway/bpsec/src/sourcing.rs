@@ -1,4 +1,4 @@
-//! This node as security source: blocks are added to a bundle that begins here.
+//! This node as security source: adds blocks to a bundle that begins here.
 
 use bp7::flags::BundleControlFlags as Flags;
 use bp7::primary::PrimaryBlock;
@@ -13,24 +13,24 @@ use crate::integrity;
 use crate::rules::{Active, Rule, Sealing};
 use crate::scope::{Header, Scope, Target};
 
-/// Block processing control flag: the block must be in every fragment, which
-/// RFC 9172 §3.8 asks of a BCB on the payload.
+/// Block processing control flag: the block must be in every fragment. RFC 9172 §3.8
+/// requires this of a BCB on the payload.
 const REPLICATE: u64 = 1;
 
-/// A payload block of this node.
+/// The header of this node's payload blocks.
 pub(crate) const PAYLOAD: Header = Header {
     kind: block_type::PAYLOAD,
     number: 1,
     flags: 0,
 };
 
-/// Adds what a rule asks for; blocks are numbered from `first_number`. The
-/// payload's integrity is left to AES-GCM where that encrypts it: a BIB on it
-/// would have to be encrypted as well (RFC 9172 §3.9) and tell no more. The
-/// bundle must not be fragmented, since no part of it could be verified.
+/// Adds the blocks that a rule asks for, numbered from `first_number`. Where AES-GCM
+/// encrypts the payload, it also protects its integrity: a BIB on the payload would have
+/// to be encrypted as well (RFC 9172 §3.9) and prove nothing more. The bundle must not be
+/// fragmented, since a fragment cannot be verified.
 ///
 /// # Errors
-/// When the payload is more than AES-GCM may encrypt.
+/// When the payload is longer than AES-GCM may encrypt.
 pub(crate) fn secure(
     active: &Active,
     source: &Eid,

@@ -1,5 +1,5 @@
-//! The examples of RFC 9173, appendix A: the bytes decode, verify and decrypt,
-//! and this crate makes the same bytes from the same keys.
+//! The examples of RFC 9173, appendix A: the bytes decode, verify and decrypt, and this
+//! crate produces the same bytes from the same keys.
 
 use bytes::Bytes;
 use underpass_bpsec::confidentiality::{self, Variant};
@@ -25,8 +25,7 @@ const SIMPLE_CONFIDENTIALITY: &str = "9f8807000082028201028202820201820282020182
     780df42c8a2af89296fabf34d7fae7008204008181820150efa4b5ac0108e3816c5606479801bc04\
     850101000058233a09c1e63fe23a7f66a59c7303837241e070b02619fc59c5214a22f08cd70795e73e9aff";
 
-/// A.3: a BIB of a relay on primary and bundle age block, and a BCB on the
-/// payload block.
+/// A.3: a relay's BIB on primary and bundle age block, and a BCB on the payload block.
 const TWO_SOURCES: &str = "9f88070000820282010282028202018202820201820018281a000f4240850b0300\
     00585c8200020101820282030082820105820300828182015820cac6ce8e4c5dae57\
     988b757e49a6dd1431dc04763541b2845098265bc817241b81820158203ed614c0d9\
@@ -66,7 +65,7 @@ fn key(hex: &str) -> Key {
     Key::parse(hex).unwrap()
 }
 
-/// An example's parts.
+/// The parts of an example.
 struct Example {
     primary: Vec<u8>,
     blocks: Vec<Block>,
@@ -105,7 +104,7 @@ fn header(block: &Block) -> Header {
     }
 }
 
-/// Reads a security block, and checks that it is written as it came.
+/// Parses a security block, and checks that it is encoded as it came.
 fn security(content: &[u8], context: i128, source: &Eid) -> SecurityBlock {
     let block = SecurityBlock::parse(content).unwrap();
     assert_eq!(block.encode(), content);
@@ -300,7 +299,7 @@ fn a_wrapped_key_of_an_hmac_is_unwrapped() {
         )
     };
     let wrapped = key(WRAPPING_KEY).wrap_key(&key(HMAC_KEY)).unwrap();
-    // RFC 9173 §3.3: what is left out has its default.
+    // RFC 9173 §3.3: absent parameters have their defaults.
     let parameters = vec![(2, Value::Bytes(wrapped))];
     let signed = sign(Hash::Sha384);
     let block = SecurityBlock::new(vec![1], BIB_HMAC_SHA2, ipn(2, 1), parameters, vec![signed]);
@@ -308,7 +307,8 @@ fn a_wrapped_key_of_an_hmac_is_unwrapped() {
         |keys: &[Key]| integrity::verify(&block, 0, keys, &example.primary, &target, header(bib));
     assert_eq!(verify(&[key(WRAPPING_KEY)]), Ok(()));
     assert_eq!(verify(&[key(HMAC_KEY)]), Err(Failure::Failed));
-    // A key of another length, for HMAC alone, hides none behind it.
+    // A key of another length, usable for HMAC only, does not stop the next key from
+    // being tried.
     let no_aes_key = Key::new(vec![1; 48]);
     assert_eq!(verify(&[no_aes_key, key(WRAPPING_KEY)]), Ok(()));
 }

@@ -1,4 +1,4 @@
-//! Gets the documents over HTTP, one at a time.
+//! Fetches the documents over HTTP, one at a time.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -22,32 +22,32 @@ use tokio::sync::Notify;
 use crate::document::MOST_DOCUMENT_BYTES;
 use crate::metadata::{Figures, Metadata, Size};
 
-/// The media type of CDNI documents (RFC 8006, 7.1), and the type that servers
-/// send which do not know it.
+/// The media type of CDNI documents (RFC 8006, 7.1), and the type from servers that do
+/// not know it.
 const TYPES: &str = "application/cdni, application/json;q=0.9";
 
-/// Where the metadata are.
+/// Where and how the metadata are fetched.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The HostIndex: `http(s)://HOST[:PORT]/PATH`.
     pub url: String,
-    /// The file with the authorities that the server's certificate is judged by;
-    /// none for the system's.
+    /// The file with the authorities that verify the server's certificate; none for the
+    /// system's authorities.
     pub ca_file: Option<PathBuf>,
-    /// How long a document may take.
+    /// The longest time that fetching a document may take.
     pub timeout: Duration,
 }
 
 /// Why a source cannot be asked at all.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// What was given is not an address.
+    /// The configured URL is not valid.
     #[error("cdni.url = {0:?}: must be http(s)://HOST[:PORT]/PATH, of the HostIndex")]
     Url(String),
     /// The authorities' certificates cannot be read.
     #[error("cdni.ca_file {path}: {reason}")]
     Authorities {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -64,17 +64,17 @@ pub enum ConfigError {
 #[derive(Debug)]
 pub struct Client {
     metadata: Mutex<Metadata>,
-    /// Something is wanted.
+    /// Signals that a document may be wanted.
     wanted: Notify,
     http: HttpClient<HttpsConnector<HttpConnector>, Empty<Bytes>>,
     timeout: Duration,
 }
 
 impl Client {
-    /// Reads what the configuration names.
+    /// Prepares a client from its configuration.
     ///
     /// # Errors
-    /// When the address or the certificates cannot be used.
+    /// When the URL or the certificates cannot be used.
     pub fn new(config: &ClientConfig) -> Result<Client, ConfigError> {
         let uri = check(&config.url)?;
         let mut http = HttpConnector::new();
@@ -98,11 +98,11 @@ impl Client {
         })
     }
 
-    /// The size of the object at `target`, a path with its query, of `host`, if
-    /// that is known now. What is missing is got by [`Self::run`].
+    /// The size of the object at `target` (a path with its query) of `host`, if it is
+    /// known now. [`Self::run`] fetches documents that are missing.
     pub fn size_bytes(&self, host: &str, target: &str) -> Option<u64> {
         let size = self.metadata().size(Instant::now(), host, target);
-        // Also where a size is known, a document may be about to end.
+        // Even if the size is known, a document may be about to expire.
         self.wanted.notify_one();
         match size {
             Size::Known(bytes) => Some(bytes),
@@ -115,7 +115,7 @@ impl Client {
         self.metadata().figures()
     }
 
-    /// Gets what is wanted, until it is dropped.
+    /// Fetches the wanted documents until the future is dropped.
     pub async fn run(&self) {
         loop {
             let next = self.metadata().poll_wanted();
@@ -127,7 +127,7 @@ impl Client {
             let got = tokio::time::timeout(self.timeout, self.get(&url)).await;
             let late = || format!("no answer within {} s", self.timeout.as_secs_f64());
             let got = got.unwrap_or_else(|_| Err(late()));
-            // Before the metadata are locked.
+            // The document is parsed before the metadata are locked.
             let read = got.map(|(body, lifetime)| (reader.read(&body), lifetime));
             let now = Instant::now();
             match read {
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-/// How long an answer is fresh (RFC 9111, 4.2.1); none if it does not say.
+/// How long an answer is fresh (RFC 9111, 4.2.1); none if its headers do not say.
 fn lifetime(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     // A list may come in several fields (RFC 9110, 5.3).
@@ -179,7 +179,7 @@ fn lifetime(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_secs(max_age.saturating_sub(age)));
     }
     let expires = text(EXPIRES)?;
-    // What is no date is in the past (RFC 9111, 5.3).
+    // An invalid date counts as past (RFC 9111, 5.3).
     let Ok(expires) = httpdate::parse_http_date(expires) else {
         return Some(Duration::ZERO);
     };
@@ -188,16 +188,16 @@ fn lifetime(headers: &HeaderMap) -> Option<Duration> {
     Some(left.unwrap_or_default())
 }
 
-/// Whether an address can be one of a HostIndex.
+/// Checks that a URL can be that of a HostIndex.
 ///
 /// # Errors
-/// When it cannot.
+/// When it cannot be.
 pub fn check(url: &str) -> Result<Uri, ConfigError> {
     let wrong = || ConfigError::Url(url.to_owned());
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     let scheme = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority = uri.authority().is_some_and(|authority| {
-        // Links are judged by scheme and authority as they are written.
+        // Links are compared with the scheme and authority as they are written.
         !authority.as_str().contains('@') && !authority.as_str().is_empty()
     });
     let is_plain = !url.contains('#') && uri.path().starts_with('/');

@@ -1,4 +1,4 @@
-//! Documents of CDNI metadata (RFC 8006, 4.1), as far as they lead to sizes.
+//! Documents of CDNI metadata (RFC 8006, 4.1), limited to what leads to sizes.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use crate::pattern::{Effort, Pattern};
 
 /// The longest document that is read, bytes.
 pub const MOST_DOCUMENT_BYTES: usize = 1 << 20;
-/// The largest object whose size is believed, bytes: 1 TiB.
+/// The largest object size that is believed, bytes: 1 TiB.
 pub const MOST_OBJECT_BYTES: u64 = 1 << 40;
-/// Hosts and paths of one document together.
+/// The most hosts and paths of one document together.
 const MOST_RULES: usize = 10_000;
-/// Paths within paths of one document.
+/// The deepest nesting of paths in one document.
 const MOST_DEPTH: usize = 16;
 /// The longest link, bytes.
 const MOST_LINK_BYTES: usize = 2_048;
@@ -24,21 +24,21 @@ const OBJECT_SIZE: &str = "underpass.ObjectSize";
 /// Why a document is not used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DocumentError {
-    /// It is longer than is read.
+    /// The document is too long.
     #[error("it has more than {MOST_DOCUMENT_BYTES} bytes")]
     TooLong,
-    /// It is no such JSON.
+    /// The document is not JSON of this kind.
     #[error("it is not understood: {0}")]
     Malformed(String),
-    /// It has more hosts and paths than are kept.
+    /// The document has too many hosts and paths.
     #[error("it has more than {MOST_RULES} hosts and paths")]
     TooManyRules,
-    /// Its paths lie too deep in each other.
+    /// The paths of the document are nested too deep.
     #[error("its paths are nested more than {MOST_DEPTH} deep")]
     TooDeep,
 }
 
-/// What is known of a host, or of the paths that match.
+/// The rules for a host, or for the paths that match a pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// The size of its objects, bytes.
@@ -46,20 +46,20 @@ pub(crate) struct Rules {
     paths: Vec<(Pattern, Next)>,
 }
 
-/// Where it goes on.
+/// Where the metadata of a host or path are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Here(Rules),
-    /// At the address of another document.
+    /// In another document, at this URL.
     Link(String),
 }
 
-/// A document that was read.
+/// A document that was parsed.
 #[derive(Clone, Debug)]
 pub(crate) enum Document {
-    /// HostIndex, by host and, where it is told, port.
+    /// A HostIndex: by host and, where given, port.
     Index(HashMap<String, Next>),
-    /// HostMetadata or PathMetadata.
+    /// A HostMetadata or PathMetadata.
     Rules(Rules),
 }
 
@@ -75,7 +75,7 @@ struct HostMatch {
     host_metadata: Value,
 }
 
-/// HostMetadata and PathMetadata alike.
+/// The common form of HostMetadata and PathMetadata.
 #[derive(Deserialize)]
 struct MatchedMetadata {
     #[serde(default)]
@@ -118,13 +118,13 @@ fn malformed(error: impl std::fmt::Display) -> DocumentError {
     DocumentError::Malformed(error.to_string())
 }
 
-/// How much of a document was read.
+/// How much of a document was parsed.
 struct Reading {
     rules: usize,
 }
 
 impl Document {
-    /// Reads a HostIndex.
+    /// Parses a HostIndex.
     pub(crate) fn index(bytes: &[u8]) -> Result<Document, DocumentError> {
         check_length(bytes)?;
         let index: HostIndex = serde_json::from_slice(bytes).map_err(malformed)?;
@@ -137,13 +137,13 @@ impl Document {
         {
             reading.one_more()?;
             let next = reading.next(host_metadata, 0)?;
-            // The first that matches counts.
+            // The first entry that matches counts.
             hosts.entry(host.to_ascii_lowercase()).or_insert(next);
         }
         Ok(Document::Index(hosts))
     }
 
-    /// Reads a HostMetadata or PathMetadata.
+    /// Parses a HostMetadata or PathMetadata.
     pub(crate) fn rules(bytes: &[u8]) -> Result<Document, DocumentError> {
         check_length(bytes)?;
         let value: MatchedMetadata = serde_json::from_slice(bytes).map_err(malformed)?;
@@ -151,7 +151,7 @@ impl Document {
         reading.matched(value, 0).map(Document::Rules)
     }
 
-    /// What it takes of memory, bytes, about.
+    /// The memory that it takes, bytes, roughly.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Document::Index(hosts) => hosts
@@ -179,7 +179,7 @@ impl Reading {
         }
     }
 
-    /// An object, or a Link to it (RFC 8006, 4.3.1).
+    /// Parses an object, or a Link to it (RFC 8006, 4.3.1).
     fn next(&mut self, value: Value, depth: usize) -> Result<Next, DocumentError> {
         if let Some(href) = value.get("href") {
             let href = href.as_str().filter(|href| href.len() <= MOST_LINK_BYTES);
@@ -213,8 +213,8 @@ impl Reading {
     }
 }
 
-/// The size that a GenericMetadata object tells, if it is ours and to be
-/// believed; others are not read.
+/// The size that a GenericMetadata object gives, if the object is of our type and its
+/// size is plausible; objects of other types are not parsed.
 fn size_of_objects(value: Value) -> Option<u64> {
     let generic: GenericMetadata = serde_json::from_value(value).ok()?;
     if generic.generic_metadata_type != OBJECT_SIZE {
@@ -227,15 +227,15 @@ fn size_of_objects(value: Value) -> Option<u64> {
 /// What a document says of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said<'a> {
-    /// The size, if any is told.
+    /// The size, if the document gives one.
     Size(Option<u64>),
-    /// Another document says more; so far it is this size.
+    /// Another document may say more; the size so far.
     Link(&'a str, Option<u64>),
 }
 
 impl Next {
-    /// What is said of a path; none once the effort is spent. Objects of what lies
-    /// deeper count over those above (RFC 8006, 3.3).
+    /// The answer for a path; none once the effort is spent. Metadata of a nested path
+    /// override those above it (RFC 8006, 3.3).
     pub(crate) fn say<'a>(
         &'a self,
         target: &str,

@@ -1,11 +1,11 @@
-//! Sizes of objects from CDNI metadata (RFC 8006), for flows that do not say
-//! theirs.
+//! Sizes of objects from CDNI metadata (RFC 8006), for flows that do not announce their
+//! size.
 //!
-//! A content provider publishes a HostIndex over HTTP; by host and path it leads
-//! to GenericMetadata, of which `underpass.ObjectSize` is ours. [`Metadata`]
-//! keeps the documents that were read and says what is wanted next, without I/O
-//! and clock; [`Client`] gets it. Whoever asks for a size has the answer of what
-//! is there at once: no flow waits.
+//! A content provider publishes a HostIndex over HTTP. By host and path it leads to
+//! GenericMetadata, of which `underpass.ObjectSize` is our own type. [`Metadata`] keeps
+//! the documents that were fetched and says which are wanted next, without I/O or clock;
+//! [`Client`] fetches them. A question for a size is answered at once from the documents
+//! that are there: no flow waits.
 
 mod client;
 mod document;

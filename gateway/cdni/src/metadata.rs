@@ -1,4 +1,4 @@
-//! The documents that are there, and what is wanted next: without I/O and clock.
+//! Keeps the fetched documents and says which are wanted next, without I/O or clock.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,35 +8,36 @@ use serde::{Deserialize, Serialize};
 use crate::document::{Document, DocumentError, Said};
 use crate::pattern::Effort;
 
-/// Documents that are kept, and what they take of memory together, bytes; those
-/// that were longest not asked for go first.
+/// The most documents that are kept, and the most memory that they take together, bytes.
+/// Those asked for longest ago are forgotten first.
 const MOST_DOCUMENTS: usize = 256;
 const MOST_BYTES: usize = 16 << 20;
-/// Documents that lead from one to the other, the index included.
+/// The most documents that one lookup follows, the index included.
 const MOST_LINKS: usize = 4;
-/// Documents that wait to be got; more are wanted when they are next asked for.
+/// The most documents that wait to be fetched; others are wanted again when next asked
+/// for.
 const MOST_WANTED: usize = 64;
-/// What one question may cost, in steps of comparing a pattern.
+/// The most that one question may cost, in steps of comparing a pattern.
 const EFFORT: u32 = 100_000;
-/// How long a document holds, whatever its server says.
+/// Bounds of the time for which a document is used, whatever its server says.
 const LEAST_LIFETIME: Duration = Duration::from_secs(10);
 const MOST_LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// Where the server says nothing.
+/// The lifetime if the server gives none.
 const USUAL_LIFETIME: Duration = Duration::from_secs(300);
-/// The last part of a lifetime, in which it is got again.
+/// A document is fetched again in the last part (1/n) of its lifetime.
 const RENEWAL_PART: u32 = 5;
-/// After a failure, and the longest pause after several.
+/// The pause after a failure, and the longest pause after several.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// What is known of an object.
+/// The answer to a question for a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Its size, bytes.
     Known(u64),
-    /// The metadata say nothing of it, or nothing that can be used.
+    /// The metadata say nothing usable about it.
     Untold,
-    /// A document is missing, and is going to be got.
+    /// A document is missing, and will be fetched.
     Awaited,
 }
 
@@ -45,19 +46,19 @@ pub enum Size {
 pub struct Figures {
     /// Documents that are kept.
     pub documents: usize,
-    /// What they take of memory, bytes, about.
+    /// The memory that they take, bytes, roughly.
     pub bytes: usize,
-    /// Questions that had a size for an answer.
+    /// Questions that were answered with a size.
     pub known: u64,
-    /// Questions of which the metadata say nothing.
+    /// Questions about which the metadata say nothing.
     pub untold: u64,
-    /// Questions that came before their document.
+    /// Questions that came before their document was fetched.
     pub awaited: u64,
-    /// Documents that were got.
+    /// Documents that were fetched.
     pub fetched: u64,
-    /// Documents that could not be got, or were refused.
+    /// Documents that could not be fetched, or were refused.
     pub failed: u64,
-    /// What was wrong with the last document that failed; none since one was got.
+    /// The error of the last document that failed; none after a later success.
     pub error: Option<String>,
 }
 
@@ -65,7 +66,7 @@ pub struct Figures {
 #[derive(Debug)]
 pub struct Metadata {
     index: String,
-    /// Scheme and authority of the index: links lead nowhere else.
+    /// Scheme and authority of the index: links to anywhere else are refused.
     origin: String,
     entries: HashMap<String, Entry>,
     wanted: VecDeque<String>,
@@ -78,11 +79,11 @@ pub struct Metadata {
 struct Entry {
     document: Option<Document>,
     bytes: usize,
-    /// Until when it holds.
+    /// When the document expires.
     expires: Option<Instant>,
-    /// From when on it is to be got again.
+    /// When the document is to be fetched again.
     renewal: Option<Instant>,
-    /// It is wanted, or under way.
+    /// Whether the document is wanted or being fetched.
     awaited: bool,
     failures: u32,
     /// When it was last asked for, as a count of questions.
@@ -101,7 +102,7 @@ impl Entry {
 }
 
 impl Metadata {
-    /// Nothing yet, of the HostIndex at this address
+    /// Metadata without documents yet, for the HostIndex at this URL
     /// (`http(s)://HOST[:PORT]/PATH`).
     pub fn new(index: &str) -> Metadata {
         Metadata {
@@ -115,8 +116,8 @@ impl Metadata {
         }
     }
 
-    /// The size of the object at `target`, a path with its query, of `host`. Its
-    /// answer is of what is there.
+    /// The size of the object at `target` (a path with its query) of `host`, from the
+    /// documents that are there now.
     pub fn size(&mut self, now: Instant, host: &str, target: &str) -> Size {
         self.questions += 1;
         let size = self.look(now, host, target);
@@ -138,7 +139,7 @@ impl Metadata {
                 return Size::Awaited;
             };
             let Some(document) = entry.document(now) else {
-                // One that cannot be got is not waited for.
+                // A document that cannot be fetched is not waited for.
                 return match (entry.failures, above) {
                     (1.., Some(bytes)) => Size::Known(bytes),
                     (1.., None) => Size::Untold,
@@ -167,11 +168,11 @@ impl Metadata {
                 }
             }
         }
-        // A loop, or more documents than are gone through.
+        // The links form a loop, or lead through too many documents.
         Size::Untold
     }
 
-    /// Has a document got if it is time.
+    /// Marks a document as wanted if it is due.
     fn ask(&mut self, now: Instant, url: &str) {
         let questions = self.questions;
         let is_full = self.wanted.len() >= MOST_WANTED;
@@ -196,27 +197,27 @@ impl Metadata {
         self.wanted.push_back(url.to_owned());
     }
 
-    /// The address of the next document that is to be got; [`Self::fetched`] or
-    /// [`Self::failed`] has to follow.
+    /// The URL of the next document to fetch; the caller must then call [`Self::fetched`]
+    /// or [`Self::failed`].
     pub fn poll_wanted(&mut self) -> Option<String> {
         loop {
             let url = self.wanted.pop_front()?;
-            // It may have been forgotten since.
+            // The entry may have been forgotten since.
             if self.entries.get(&url).is_some_and(|entry| entry.awaited) {
                 return Some(url);
             }
         }
     }
 
-    /// What reads the document at an address.
+    /// The parser for the document at a URL.
     pub fn reader(&self, url: &str) -> Reader {
         Reader {
             is_index: url == self.index,
         }
     }
 
-    /// A document has come and was read; it holds for this long by its server's
-    /// word.
+    /// Takes a document that was fetched and parsed, with the lifetime that its server
+    /// gave.
     pub fn fetched(&mut self, now: Instant, url: &str, read: Read, lifetime: Option<Duration>) {
         match read.0 {
             Ok(document) => self.keep(now, url, document, lifetime),
@@ -224,7 +225,7 @@ impl Metadata {
         }
     }
 
-    /// A document could not be got.
+    /// Notes that a document could not be fetched.
     pub fn failed(&mut self, now: Instant, url: &str, reason: &str) {
         self.figures.failed += 1;
         self.figures.error = Some(format!("{url}: {reason}"));
@@ -266,7 +267,7 @@ impl Metadata {
         }
     }
 
-    /// Forgets what was longest not asked for until so much more has room.
+    /// Forgets the entries asked for longest ago until there is room for so many more.
     fn make_room(&mut self, documents: usize, bytes: usize) {
         while self.entries.len() + documents > MOST_DOCUMENTS || self.bytes + bytes > MOST_BYTES {
             let index = &self.index;
@@ -290,19 +291,19 @@ impl Metadata {
     }
 }
 
-/// Reads documents. A large one takes a while, in which sizes are asked for: so it is
-/// read apart from [`Metadata`].
+/// Parses documents. A large one takes a while, and questions come meanwhile: so parsing
+/// needs no lock on [`Metadata`].
 #[derive(Clone, Copy, Debug)]
 pub struct Reader {
     is_index: bool,
 }
 
-/// A document that was read, or why it is not used.
+/// A document that was parsed, or why it is not used.
 #[derive(Debug)]
 pub struct Read(Result<Document, DocumentError>);
 
 impl Reader {
-    /// Reads one.
+    /// Parses a document.
     pub fn read(self, body: &[u8]) -> Read {
         Read(match self.is_index {
             true => Document::index(body),
@@ -311,7 +312,7 @@ impl Reader {
     }
 }
 
-/// Scheme and authority of an address.
+/// Scheme and authority of a URL.
 fn origin(url: &str) -> &str {
     let authority = url.find("://").map_or(0, |at| at + 3);
     let end = url[authority..].find(['/', '?']);
@@ -319,8 +320,8 @@ fn origin(url: &str) -> &str {
     &url[..end.unwrap_or(url.len())]
 }
 
-/// Where a link leads: a path of the source, or an address there. None for what
-/// would have this node ask others.
+/// The target of a link: a path of the source, or a URL there. None for a link that would
+/// make this node ask other hosts.
 fn resolve(of: &str, href: &str) -> Option<String> {
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_plain(href) {

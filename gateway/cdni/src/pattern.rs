@@ -1,9 +1,9 @@
 //! PatternMatch (RFC 8006, 4.1.5).
 
-/// The longest pattern that is taken, bytes.
+/// The length of the longest pattern that is accepted, bytes.
 pub(crate) const MOST_PATTERN_BYTES: usize = 1024;
 
-/// What paths match.
+/// A pattern for paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,
@@ -14,18 +14,18 @@ pub(crate) struct Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Byte(u8),
-    /// `?`: any one.
+    /// `?`: any one byte.
     One,
-    /// `*`: any number of any.
+    /// `*`: any number of any bytes.
     Any,
 }
 
-/// What looking for patterns may cost, in steps.
+/// The remaining steps that comparing patterns may cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort(pub(crate) u32);
 
 impl Pattern {
-    /// None if the pattern is too long, or escapes nothing with its `$`.
+    /// Parses a pattern; none if it is too long, or has a `$` that escapes nothing.
     pub(crate) fn new(text: &str, case_sensitive: bool, ignores_query: bool) -> Option<Pattern> {
         if text.len() > MOST_PATTERN_BYTES {
             return None;
@@ -40,7 +40,7 @@ impl Pattern {
                 },
                 b'*' => Part::Any,
                 b'?' => Part::One,
-                // Percent-encoding and names of ASCII alone are told apart by case.
+                // Only ASCII letters have a case here, in names and in percent-encoding.
                 plain if case_sensitive => Part::Byte(plain),
                 plain => Part::Byte(plain.to_ascii_lowercase()),
             });
@@ -60,7 +60,7 @@ impl Pattern {
         };
         let text = target.as_bytes();
         let (mut at, mut part) = (0, 0);
-        // Where to go on if what follows the last `*` does not match.
+        // Where matching resumes if the text behind the last `*` does not match.
         let mut again: Option<(usize, usize)> = None;
         loop {
             effort.0 = effort.0.checked_sub(1)?;
@@ -99,7 +99,7 @@ impl Pattern {
         }
     }
 
-    /// What it takes of memory, bytes.
+    /// The memory that it takes, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.parts.len() * size_of::<Part>()
     }
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(pattern.matches(&target, &mut effort), None);
     }
 
-    /// By its definition, with all the time that it takes.
+    /// Matches by the definition, however long that takes.
     fn plainly(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], []) => true,

@@ -1,4 +1,4 @@
-//! What is secured comes through.
+//! Secured bundles are accepted and delivered.
 
 use underpass_bpsec::{Key, Operation, Outcome, Rule};
 use underpass_bundle::wire::block_type;
@@ -61,14 +61,14 @@ fn an_empty_payload_is_secured_too() {
     }
 }
 
-/// RFC 9171 §4.3.1 and RFC 9173 §3.8.1: what a BIB is on has no CRC.
+/// RFC 9171 §4.3.1 and RFC 9173 §3.8.1: a target of a BIB has no CRC.
 #[test]
 fn targets_of_an_integrity_block_have_no_crc() {
     let (mut sender, _) = neighbours(authenticated());
     let raw = sender.sends(RECEIVER, RECEIVER, SECRET, None);
     let payload = blocks(&raw).pop().unwrap();
     assert_eq!(payload.crc, underpass_bundle::wire::CrcKind::None);
-    // Eight elements, the CRC's type is 0.
+    // The block has eight elements, and CRC type 0.
     assert_eq!(raw[1], 0x88);
 }
 

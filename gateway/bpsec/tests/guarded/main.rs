@@ -1,5 +1,5 @@
-//! Two nodes, a relay between them and whoever writes as he likes: what the
-//! rules of [`Guard`](underpass_bpsec::Guard) let pass.
+//! Which bundles the rules of [`Guard`](underpass_bpsec::Guard) let pass, with two nodes,
+//! a relay between them and an attacker that writes what it likes.
 
 mod accepted;
 mod nodes;

@@ -1,4 +1,4 @@
-//! Agents with guards, side by side.
+//! Bundle agents with guards, connected directly.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,7 +35,7 @@ pub fn authenticated() -> Rule {
     }
 }
 
-/// And encrypted.
+/// The same, and payloads are encrypted.
 pub fn encrypted() -> Rule {
     Rule {
         confidentiality_keys: vec![key(2)],
@@ -50,7 +50,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node whose ways all lead by `via`.
+    /// A node that sends all bundles through `via`.
     pub fn new(number: u64, via: u64, rules: Vec<Rule>) -> Node {
         Node::with_routes(number, &[via], rules)
     }
@@ -68,8 +68,8 @@ impl Node {
         }
     }
 
-    /// A node with these neighbours, whose name is that of its number and has a
-    /// service "in"; all other ways lead by the last neighbour.
+    /// A node with these neighbours; routes to all other nodes lead through the last one.
+    /// In the dtn scheme it is named after its number, with a service "in".
     fn with_routes(number: u64, neighbours: &[u64], rules: Vec<Rule>) -> Node {
         let guard = Arc::new(Guard::new(number, rules).unwrap());
         let mut config = Config::new(number, number << 40 | 0x1234);
@@ -92,7 +92,7 @@ impl Node {
         }
     }
 
-    /// A node with ways to both ends.
+    /// A node with routes to both ends.
     pub fn relay(rules: Vec<Rule>) -> Node {
         Node::with_routes(RELAY, &[RECEIVER, SENDER], rules)
     }
@@ -115,7 +115,7 @@ impl Node {
         self.offers(via, CLASS).expect("it is offered")
     }
 
-    /// The next bundle that this node has for a neighbour.
+    /// The next bundle that this node offers to a neighbour.
     pub fn offers(&mut self, via: u64, class: Class) -> Option<Bytes> {
         let offer = self
             .agent
@@ -128,7 +128,7 @@ impl Node {
         self.agent.receive(self.now, from, CLASS, raw.clone())
     }
 
-    /// A relay takes what the sender has sent.
+    /// The relay receives a bundle of the sender.
     pub fn takes_from_sender(&mut self, raw: &Bytes) {
         self.takes(SENDER, raw).unwrap();
     }
@@ -160,7 +160,7 @@ pub fn blocks(raw: &Bytes) -> Vec<Block> {
     seen.blocks
 }
 
-/// Where bytes begin within others.
+/// The offset of `part` in `raw`.
 pub fn find(raw: &[u8], part: &[u8]) -> usize {
     let mut windows = raw.windows(part.len());
     windows
@@ -168,13 +168,13 @@ pub fn find(raw: &[u8], part: &[u8]) -> usize {
         .expect("it is there")
 }
 
-/// The same bundle with some of its bytes replaced.
+/// The same bundle with `part` replaced.
 pub fn replaced(raw: &Bytes, part: &[u8], by: &[u8]) -> Bytes {
     let at = find(raw, part);
     [&raw[..at], by, &raw[at + part.len()..]].concat().into()
 }
 
-/// A block without a CRC, as it is in a bundle.
+/// A block without a CRC, in its encoding.
 pub fn encoded(block: &Block) -> Bytes {
     underpass_bundle::wire::Extension::new(block.kind, block.number, block.flags, &block.data).raw
 }

@@ -1,4 +1,4 @@
-//! Bundles that Hardy's tool has secured, as they were recorded.
+//! Recorded bundles that Hardy's tool has secured.
 
 use bytes::Bytes;
 use skipped::recorded::{bytes_of, folder};
@@ -12,7 +12,7 @@ use crate::nodes::{Node, RECEIVER, authenticated, blocks};
 const K1: &str = "1a2b1a2b1a2b1a2b1a2b1a2b1a2b1a2b";
 const K2: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const K3: &str = "71776572747975696f7061736466676871776572747975696f70617364666768";
-/// The node and the service between which they go.
+/// The node and the service that the bundles come from.
 const SENDER: u64 = 2;
 const SERVICE: u64 = 2;
 
@@ -21,7 +21,8 @@ fn recorded(name: &str) -> Option<Bytes> {
     Some(bytes_of(&folder()?.join(format!("hardy/bpsec-{name}.hex"))).into())
 }
 
-/// What the receiver makes of a bundle, with these keys: what it is given, or why not.
+/// The payload that the receiver delivers from a bundle, with these keys, or why it
+/// refuses it.
 fn received(raw: &Bytes, integrity: &[&str], confidentiality: &[&str]) -> Result<Bytes, Reject> {
     let keys = |texts: &[&str]| texts.iter().map(|text| Key::parse(text).unwrap()).collect();
     let rule = Rule {
@@ -36,7 +37,7 @@ fn received(raw: &Bytes, integrity: &[&str], confidentiality: &[&str]) -> Result
     Ok(receiver.delivered().remove(0).payload)
 }
 
-/// The payload that all of them have.
+/// The payload of all recordings.
 fn plain() -> Option<Bytes> {
     Some(blocks(&recorded("plain")?).pop().unwrap().data)
 }
@@ -47,7 +48,7 @@ fn an_integrity_block_of_hardys_is_verified() {
         return;
     };
     assert_eq!(received(&raw, &[K1], &[]), Ok(payload.clone()));
-    // Hardy's own tool tries the first of two keys alone.
+    // Hardy's own tool tries only the first of two keys.
     assert_eq!(received(&raw, &[K2, K1], &[]), Ok(payload));
     let failed = Err(Reject::Insecure(Insecure::Failed));
     assert_eq!(received(&raw, &[K2], &[]), failed);
@@ -74,7 +75,7 @@ fn what_hardy_has_encrypted_is_read_where_no_more_is_asked_for() {
     assert_eq!(received(&raw, &[], &[K2]), failed);
 }
 
-/// An operation that leaves payload or primary block out proves too little, whoever has made it.
+/// An operation that leaves out the payload or the primary block proves too little.
 #[test]
 fn what_hardy_has_secured_in_part_is_missing_the_rest() {
     let missing = Err(Reject::Insecure(Insecure::Missing));

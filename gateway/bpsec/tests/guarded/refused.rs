@@ -1,4 +1,4 @@
-//! What is not secured as it has to be is refused, and nothing else suffers.
+//! Bundles that are not secured as required are refused, and other bundles do not suffer.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use crate::nodes::*;
 
 const PAYLOAD: &[u8] = b"pay 100 to the bearer";
 
-/// The bundle is refused for this reason, and the next good one is taken.
+/// The receiver refuses the bundle for this reason, and accepts the next good one.
 fn refuses(receiver: &mut Node, sender: &mut Node, raw: &Bytes, why: Insecure) {
     assert_eq!(receiver.takes(SENDER, raw), Err(Reject::Insecure(why)));
     assert!(receiver.delivered().is_empty());
@@ -22,13 +22,13 @@ fn refuses(receiver: &mut Node, sender: &mut Node, raw: &Bytes, why: Insecure) {
     assert_eq!(receiver.delivered()[0].payload, b"and on"[..]);
 }
 
-/// A block that is taken out of a bundle.
+/// The bundle without its block of this kind.
 fn without(raw: &Bytes, kind: u64) -> Bytes {
     let block = blocks(raw).into_iter().find(|block| block.kind == kind);
     replaced(raw, &encoded(&block.unwrap()), &[])
 }
 
-/// A BIB with another content.
+/// The bundle with another content in its BIB.
 fn with_content(raw: &Bytes, content: &[u8]) -> Bytes {
     let bib = blocks(raw)
         .into_iter()
@@ -131,8 +131,8 @@ fn a_payload_with_its_result_cannot_move_to_another_bundle() {
     let (mut sender, mut receiver) = neighbours(authenticated());
     let first = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
     let second = sender.sends(RECEIVER, RECEIVER, b"pay 999 to the bearer", None);
-    // The primary block's result is the first bundle's, the payload's the
-    // second one's, with its payload.
+    // The primary block's result is from the first bundle; the payload and its result are
+    // from the second.
     let mut block = SecurityBlock::parse(&bib_of(&first)).unwrap();
     let other = SecurityBlock::parse(&bib_of(&second)).unwrap();
     block = SecurityBlock::new(
@@ -262,8 +262,8 @@ fn an_unknown_context_is_told_apart() {
     refuses(&mut receiver, &mut sender, &raw, Insecure::Unknown);
 }
 
-/// The content of a BIB on the primary block and the payload of a bundle that
-/// the sender has secured, by another key and with a wrapped key along.
+/// The content of a BIB on the primary block and payload of a bundle of the sender, made
+/// with another key and with a wrapped key in it.
 fn signed(raw: &Bytes, key: &Key, wrapped: Option<&[u8]>, scope: Scope) -> Vec<u8> {
     let bib = blocks(raw)
         .into_iter()
@@ -302,9 +302,9 @@ fn a_result_that_does_not_cover_the_primary_block_is_not_enough() {
         .unwrap();
 }
 
-/// AES key wrap is for two semiblocks and more (RFC 3394 §2). The initial value
-/// alone would unwrap to the empty key under any key whatever, and a result by
-/// the empty key is in everybody's hands.
+/// AES key wrap needs at least two semiblocks (RFC 3394 §2). The initial value alone
+/// would unwrap to the empty key under any key, and anybody can compute a result with the
+/// empty key.
 #[test]
 fn a_wrapped_key_that_is_too_short_for_a_key_signs_nothing() {
     const INITIAL_VALUE: [u8; 8] = [0xA6; 8];
@@ -317,8 +317,8 @@ fn a_wrapped_key_that_is_too_short_for_a_key_signs_nothing() {
     }
 }
 
-/// A fragment is taken in no other way than a whole bundle, an administrative
-/// record among them: a custody signal would be believed.
+/// A fragment is refused even if it holds an administrative record: otherwise a forged
+/// custody signal would be believed.
 #[test]
 fn a_fragment_is_refused_since_it_proves_nothing() {
     let (mut sender, mut receiver) = neighbours(authenticated());
@@ -417,7 +417,7 @@ fn a_relay_that_verifies_refuses_what_it_would_else_pass_on() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever byte of primary block, security blocks or payload is changed.
+    /// Changes any byte of the primary block, the security blocks or the payload.
     #[test]
     fn no_change_of_what_is_secured_goes_unseen(
         encrypt in any::<bool>(),
@@ -428,7 +428,7 @@ proptest! {
         let (mut sender, mut receiver) = neighbours(rule);
         let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
         let all = blocks(&raw);
-        // What changes on the way is no one's target.
+        // Other blocks may change on the way: no operation has them as targets.
         let free = all.iter().filter(|block| !matches!(block.kind, 1 | 11 | 12));
         let free: Vec<_> = free.map(|block| {
             let block = encoded(block);
@@ -440,8 +440,8 @@ proptest! {
         let mut bytes = raw.to_vec();
         bytes[at] ^= change;
         let changed = receiver.takes(SENDER, &Bytes::from(bytes));
-        // An unsecured field of a security block, such as its security source,
-        // may say something else; the payload may not.
+        // An unsecured field of a security block, such as its security source, may
+        // differ; the payload may not.
         for delivery in receiver.delivered() {
             prop_assert_eq!(&delivery.payload[..], PAYLOAD);
             prop_assert_eq!(delivery.source, ipn(SENDER, SERVICE));

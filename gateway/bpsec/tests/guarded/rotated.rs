@@ -1,4 +1,4 @@
-//! Keys are replaced while bundles are on their way.
+//! Keys are replaced while bundles are in transit.
 
 use underpass_bpsec::{Key, Rule};
 use underpass_bundle::{Insecure, Reject};

@@ -256,7 +256,7 @@ fn any_document() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Whatever a source says, sizes are to be believed and links are its own.
+    /// Whatever a source says, sizes stay plausible and links stay within the source.
     #[test]
     fn no_document_confuses_it(bodies in proptest::collection::vec(any_document(), 1..12)) {
         let mut source = Source::new();
