@@ -4,8 +4,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use underpass_bare::aggregated::Bundles;
 
-/// As [RFC 9171] has it: a primary block with nested arrays, and a payload that
-/// may hold anything, ends of arrays among it.
+/// A bundle in the form of RFC 9171: a primary block with nested arrays, and a payload
+/// that may hold anything, even bytes that end arrays.
 fn bundle(payload: &[u8]) -> Vec<u8> {
     let primary = [
         0x89, 0x07, 0x00, 0x02, 0x82, 0x02, 0x82, 0x01, 0x18, 0x28, 0x82, 0x01, 0x00, 0x82, 0x01,
@@ -48,7 +48,7 @@ fn a_bundle_that_is_cut_short_or_lies_about_its_length_is_left_whole_for_the_nod
     let cut = whole[..whole.len() - 1].to_vec();
     let lie = [&[0x9f, 0x5b], &[0xff; 8][..], b"bytes"].concat();
     let nested = vec![0x9f; 100_000];
-    // Each of these would cost the node as much as a bundle does.
+    // Each of these would cost the node as much as a bundle.
     let tiny = [0x9f_u8, 0xff].repeat(50_000);
     for bad in [cut, lie, nested, tiny, b"no bundle".to_vec()] {
         assert_eq!(

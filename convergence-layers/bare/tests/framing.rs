@@ -1,5 +1,4 @@
-//! Streams of bundles, taken apart; also those that other implementations have
-//! sent.
+//! Splits streams into bundles, including streams that other implementations have sent.
 
 use proptest::prelude::*;
 use skipped::recorded::{self, bytes_of};
@@ -7,7 +6,7 @@ use underpass_bare::framing::{Decoder, Frame, Framing, FramingError};
 
 const MOST: u64 = 1 << 20;
 
-/// All frames of a stream that comes in pieces of these sizes.
+/// All frames of a stream that arrives in pieces of these sizes.
 fn frames(framing: Framing, stream: &[u8], pieces: &[usize]) -> Result<Vec<Frame>, FramingError> {
     let mut decoder = Decoder::new(framing, MOST);
     let (mut frames, mut rest) = (Vec::new(), stream);
@@ -112,7 +111,7 @@ fn a_length_that_lies_is_refused_before_any_byte_of_it_is_kept() {
     assert_eq!(Framing::Stcp.head(1 << 32), None);
 }
 
-/// Writes frames as this project does.
+/// Encodes frames as this project does.
 fn written(framing: Framing, frames: &[Frame]) -> Vec<u8> {
     let mut stream = Vec::new();
     for frame in frames {

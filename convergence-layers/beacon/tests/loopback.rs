@@ -93,8 +93,8 @@ async fn a_beacon_counts_from_its_arrival_however_late_it_is_read() {
             tokio::time::sleep(PATIENCE).await;
         });
     });
-    // Beacons 150 ms apart wait for a hub that does something else. Another program may
-    // hold the terminal up between its clock and its socket, so one time is enough.
+    // Beacons 150 ms apart wait for a hub that is busy. Other programs may delay the
+    // terminal between reading its clock and sending, so one correct time is enough.
     heard.recv().await.unwrap();
     let mut late = BUSY;
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! A daemon of dtn7-rs as this node meets it, without its other parts.
+//! The part of a dtn7-rs daemon that this node talks to.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ struct Daemon {
     listener: TcpListener,
 }
 
-/// One connection of the daemon's.
+/// One connection to the daemon.
 struct Module(WebSocketStream<TcpStream>);
 
 impl Daemon {
@@ -28,7 +28,7 @@ impl Daemon {
         }
     }
 
-    /// Takes the next connection, which registers.
+    /// Accepts the next connection, which must register.
     async fn module(&self) -> Module {
         let (stream, _) = self.listener.accept().await.expect("a connection");
         let mut module = Module(accept_async(stream).await.expect("a handshake"));
@@ -85,7 +85,7 @@ async fn bundles_go_both_ways_with_a_daemon() {
         (&json!("Beacon"), &json!([2, [21, 0]]))
     );
     node.ready(id).await;
-    // Both longer than a frame.
+    // Both are longer than a frame.
     let (sent, whole) = transfer(1, 3_000_000);
     session.offer(sent);
     let forwarded = module.next().await;
@@ -99,7 +99,7 @@ async fn bundles_go_both_ways_with_a_daemon() {
     });
     module.say(packet).await;
     assert_eq!(node.received().await.1, whole);
-    // The daemon ends, and is served again.
+    // The daemon ends; the node connects to the next one.
     drop(module);
     node.down().await;
     let mut module = daemon.module().await;
@@ -139,7 +139,7 @@ async fn another_daemon_and_one_that_refuses_are_not_served() {
     assert!(node.never_up());
     right.registered(2).await;
     node.up().await;
-    // What it cannot read ends the session.
+    // A message that it cannot read ends the session.
     right.say(json!({"type": "ForwardData", "data": "*"})).await;
     node.down().await;
     kept.shutdown().await;
@@ -156,7 +156,7 @@ async fn a_packet_longer_than_any_bundle_ends_the_session() {
     node.ready(id).await;
     let data = "A".repeat(6 << 20);
     let text = json!({"type": "ForwardData", "data": data}).to_string();
-    // It may have closed before all is written.
+    // The module may close before all is written.
     let _ = module.0.send(Message::Text(text.into())).await;
     node.down().await;
     kept.shutdown().await;

@@ -1,4 +1,4 @@
-//! Bundles that are too long for memory, and those that the node does not take.
+//! Bundles that are too long for memory, and bundles that the node refuses.
 
 use std::fs::OpenOptions;
 use std::sync::{Arc, Mutex};
@@ -21,17 +21,17 @@ use super::{ONE, TWO, Two, config, free, host, ltp, on_disk, said_in_time, two};
 
 const LONG_BYTES: usize = 17 << 20;
 
-/// A node that takes long bundles piece by piece, and refuses the next short one or
-/// not.
+/// A node that receives long bundles piece by piece; it refuses the next short one if
+/// told to.
 struct Disk {
     node: Arc<dyn Node>,
     taken: UnboundedSender<Vec<u8>>,
     refuses: Mutex<Option<Refusal>>,
-    /// Where long blocks wait.
+    /// The folder where long blocks wait.
     folder: Option<Arc<Payloads>>,
 }
 
-/// A bundle of so many bytes, as far as it has come.
+/// A bundle of known length, and the part of it that has come.
 struct Pieces {
     length: u64,
     bytes: Vec<u8>,
@@ -141,7 +141,8 @@ async fn a_bundle_that_is_longer_than_memory_takes_is_taken_piece_by_piece() {
             session.offer(sent);
             match length {
                 LONG_BYTES => assert!(long.recv().await.expect("it comes") == whole, "{layers:?}"),
-                // One that needs no disk fits memory or is lost, and the next one comes.
+                // A bundle that needs no disk fits in memory or is lost; then the next
+                // one comes.
                 _ if length as u64 <= whole_bytes => {
                     assert!(two.received().await.1 == whole, "{layers:?}");
                 }
@@ -227,17 +228,17 @@ async fn over_ltp_what_has_no_room_waits_and_what_is_never_taken_is_not_sent_aga
     }
 }
 
-/// A node that sends over LTP to another one, which has long blocks wait on the disk.
+/// A node that sends over LTP to another one, which keeps long blocks on the disk.
 struct Spooling {
     nodes: [TestNode; 2],
     neighbours: [Neighbour; 2],
-    /// What the other one has taken piece by piece.
+    /// The bundles that the other node has received piece by piece.
     long: UnboundedReceiver<Vec<u8>>,
     payloads: Arc<Payloads>,
     folder: tempfile::TempDir,
 }
 
-/// The other one has room for so many bytes.
+/// The other node has room for `quota_bytes`.
 fn spooling(quota_bytes: u64) -> Spooling {
     let folder = tempfile::tempdir().expect("a folder");
     let limits = Limits {
@@ -256,7 +257,7 @@ fn spooling(quota_bytes: u64) -> Spooling {
     });
     let addresses = [free(ONE), free(TWO)];
     let of = |local: u64, remote: u64, at: usize| Config {
-        // What is longer than 4 MiB does not come into memory.
+        // A bundle longer than 4 MiB does not fit in memory.
         long_mru_bytes: 64 << 20,
         peer_transfer_mru_bytes: Some(64 << 20),
         spools: true,
@@ -275,7 +276,7 @@ fn spooling(quota_bytes: u64) -> Spooling {
     }
 }
 
-/// Waits until nothing is on the disk any more.
+/// Waits until no payload is on the disk any more.
 async fn is_empty(payloads: &Payloads) {
     let emptied = async {
         while payloads.used() != (0, 0) {
@@ -344,7 +345,7 @@ async fn over_ltp_a_payload_that_cannot_be_read_ends_its_bundle_and_no_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let content: Vec<u8> = (0..2_000_000_u32).map(|i| (i % 251) as u8).collect();
     let file = on_disk(folder.path(), &content);
-    // Its end gets lost, so that some of it has left by then.
+    // The end of the block gets lost, so that its beginning has left by then.
     file.save(1).expect("it has a name");
     let named = OpenOptions::new()
         .write(true)

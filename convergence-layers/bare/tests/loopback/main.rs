@@ -21,11 +21,11 @@ fn ltp(local: u64, remote: u64) -> Layer {
     Layer::Ltp { local, remote }
 }
 
-/// The loopback's addresses of one end of the tests of this process.
+/// The last byte of the loopback addresses of one end, in this process.
 const ONE: u8 = 64;
-/// Of the other end.
+/// The same of the other end.
 const TWO: u8 = 128;
-/// Of somebody else.
+/// The same of a stranger.
 const STRANGER: u8 = 192;
 
 /// The address of this process for `end`.
@@ -189,8 +189,8 @@ async fn a_neighbour_may_take_more_than_this_node_does() {
     }
 }
 
-/// What one end is told by `bytes` from this host, which are a bundle of one
-/// byte in each framing.
+/// What one end receives when `from` sends it `bytes`, a bundle of one byte in each
+/// framing.
 async fn said_by(from: IpAddr, to: SocketAddr, bytes: &[u8]) -> Option<TcpStream> {
     let socket = TcpSocket::new_v4().expect("a socket");
     let from = SocketAddr::new(from, 0);
@@ -200,7 +200,7 @@ async fn said_by(from: IpAddr, to: SocketAddr, bytes: &[u8]) -> Option<TcpStream
     Some(stream)
 }
 
-/// The same once somebody listens there.
+/// The same, once the other end listens.
 async fn said_in_time(host: IpAddr, to: SocketAddr, bytes: &[u8]) -> TcpStream {
     loop {
         if let Some(stream) = said_by(host, to, bytes).await {
@@ -230,7 +230,7 @@ async fn what_comes_from_another_address_is_refused() {
         let stranger = said_by(host(STRANGER), addresses[0], bundle).await;
         assert!(is_closed(stranger.expect("it listens")).await);
         let peer = said_by(host(TWO), addresses[0], bundle).await;
-        // The first bundle that comes is the neighbour's.
+        // The first bundle that arrives is the neighbour's.
         assert_eq!(&one.received().await.1[..], [7]);
         drop(peer);
     }
@@ -291,7 +291,7 @@ async fn a_neighbour_that_only_sends_is_read() {
         drop(sensor);
         assert_eq!(one.down().await, (id, Down::Closed));
         assert_eq!(session.figures().received_bytes, 1);
-        // The node ends one.
+        // The node ends one of the connections.
         let sensor = said_in_time(host(TWO), addresses[0], bundle).await;
         let (id, _, session) = one.receiving_up().await;
         session.set_rate(Some(0));
@@ -361,7 +361,7 @@ async fn a_neighbour_that_restarts_is_dialled_again_and_what_was_under_way_is_br
     let mut one = TestNode::new();
     let dialling = config(Layer::Stcp, addresses[0], addresses[1]);
     let _kept = Neighbour::spawn(dialling, one.node.clone());
-    // A neighbour that accepts and reads nothing.
+    // A neighbour that accepts connections but reads nothing.
     let listener = tokio::net::TcpListener::bind(addresses[1])
         .await
         .expect("free");
@@ -369,7 +369,7 @@ async fn a_neighbour_that_restarts_is_dialled_again_and_what_was_under_way_is_br
     let (first, _, session) = one.up().await;
     one.ready(first).await;
     session.offer(transfer(1, 30_000_000).0);
-    // It is under way.
+    // The transfer is under way.
     silent.peek(&mut [0; 1]).await.expect("it sends");
     drop((silent, listener));
     let broken = Outcome::Broken { acknowledged: 0 };
@@ -445,7 +445,7 @@ async fn a_bundle_is_not_lost_while_the_peer_has_no_bundle_agent() {
         .expect("free");
     let (first, _, session) = one.up().await;
     one.ready(first).await;
-    // Why the peer cancels (RFC 5326, 3.2.4), and what that means.
+    // The peer's reasons to cancel (RFC 5326, 3.2.4), and their meaning.
     let answers = [
         (0, Refusal::NotAcceptable),
         (1, Refusal::NoResources),
@@ -455,8 +455,8 @@ async fn a_bundle_is_not_lost_while_the_peer_has_no_bundle_agent() {
         session.offer(transfer(1, 100).0);
         let mut segment = [0; 2_000];
         let count = peer.recv(&mut segment).await.expect("a segment");
-        // Engine number 1, and the session's: of the bytes of a number, the last
-        // one alone has no high bit.
+        // Engine number 1, then the session's number: in the bytes of a number, only the
+        // last one has its high bit clear.
         let length = segment[2..count].iter().position(|byte| byte & 0x80 == 0);
         let number = segment[2..3 + length.expect("a number")].to_vec();
         let cancelled = [&[14, 1], &number[..], &[0, reason]].concat();

@@ -1,4 +1,4 @@
-//! Which datagrams count.
+//! Which datagrams are accepted.
 
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,7 @@ fn answers_follow_a_translated_address_that_changes() {
     let answers = beacons(&mut hub, now);
     assert!(!answers.is_empty());
     assert!(answers.iter().all(|a| a.to == address("198.51.100.7:2000")));
-    // A forged or repeated one does not lead them away.
+    // A forged or repeated datagram does not redirect the beacons.
     hub.handle_datagram(now, address("203.0.113.5:1"), &sent[0].datagram);
     let mut forged = sent[2].datagram;
     forged[25] ^= 1;
@@ -133,7 +133,7 @@ fn a_hub_without_the_key_says_so_and_the_terminal_believes_only_its_own_beacon()
     assert_eq!(back.to, from);
     assert_eq!(back.datagram[0], Kind::KeyUnknown.byte());
 
-    // A key this young may only not be known there yet.
+    // The peer may not know so young a key yet.
     terminal.handle_datagram(now, from, &back.datagram);
     assert_eq!(terminal.poll_event(), None);
 

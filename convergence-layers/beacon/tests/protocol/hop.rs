@@ -9,7 +9,7 @@ use underpass_beacon::{Endpoint, Event, Key, PeerConfig, PeerId, Transmit};
 pub const PEER: PeerId = PeerId(7);
 pub const TERMINAL: usize = 0;
 pub const HUB: usize = 1;
-/// Of the hub; a terminal calls on.
+/// The hub's patience; a terminal keeps calling.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub fn address(text: &str) -> SocketAddr {
@@ -46,12 +46,12 @@ pub fn hub(now: Instant, rtt: Duration) -> Endpoint {
     endpoint
 }
 
-/// Something heard.
+/// One beacon that was heard.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard {
     pub by: usize,
     pub at: Instant,
-    /// The other end hears nothing, as it says.
+    /// Whether the sender says that it hears nothing itself.
     pub deaf: bool,
 }
 
@@ -61,15 +61,15 @@ pub struct Hop {
     pub ends: [Endpoint; 2],
     pub heard: Vec<Heard>,
     pub sent: [Vec<Instant>; 2],
-    /// Blocked from and until.
+    /// The start and end of the blockage.
     pub blockage: Option<(Instant, Instant)>,
-    /// Whose beacons do not come through.
+    /// The end whose beacons are lost.
     pub dead: Option<usize>,
-    /// Who is of an older build, and drops beacons by which a link is let rest.
+    /// The end that runs an older build, which drops beacons that let a link rest.
     pub old: Option<usize>,
-    /// Beacons that the link loses next.
+    /// How many of the next beacons the link loses.
     pub losses: u32,
-    /// One way, by who sends.
+    /// One-way delays, by sender.
     pub delays: [Duration; 2],
     flying: Vec<(Instant, usize, Transmit)>,
 }

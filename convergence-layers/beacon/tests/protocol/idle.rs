@@ -1,4 +1,4 @@
-//! What both ends hear of a link that carries nothing else.
+//! What both ends hear of a link with no other traffic.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn a_direction_never_carries_more_than_5_kbit_per_second_of_beacons() {
     assert_eq!(bps, 4_800);
     assert!(INTERVAL <= 200 * MS);
 
-    // Deaf, asked, idle: whatever happens, the interval is kept.
+    // The interval is kept in each state: deaf, asked, idle.
     let mut hop = Hop::new(GEO);
     hop.blockage = Some((hop.start + 3 * SECOND, hop.start + 9 * SECOND));
     hop.run(20 * SECOND);
@@ -68,7 +68,7 @@ fn who_hears_nothing_of_a_direction_that_is_dead_says_so_and_nobody_else_does() 
             let died = hop.now;
             hop.dead = Some(dead);
             hop.run(5 * SECOND);
-            // It says so to the one whose beacons do not come, and to nobody else.
+            // It tells only the end whose beacons are lost.
             let deaf = hop.heard.iter().filter(|heard| heard.deaf);
             let deaf: Vec<_> = deaf.collect();
             assert!(deaf.iter().all(|heard| heard.by == dead));
@@ -103,7 +103,7 @@ fn a_hub_calls_a_terminal_that_stays_away_ever_more_seldom() {
     let ipv6_bits = (40 + 8 + BEACON_BYTES) as f64 * 8.0;
     let of_500_bps = 500.0 * last as f64 * ipv6_bits / 100.0;
     assert!(of_500_bps <= 50_000.0, "{of_500_bps}");
-    // The terminal calls as before, so its return is heard as soon.
+    // The terminal goes on calling, so its return is heard as soon.
     hop.run(5 * SECOND);
     assert!(hop.first_heard(HUB, back - MS) - back <= INTERVAL + GEO / 2);
     assert!(hop.first_heard(TERMINAL, back - MS) - back <= INTERVAL + GEO);
@@ -128,7 +128,7 @@ fn the_return_is_heard_within_an_interval_and_half_a_round_trip() {
 fn three_beacons_lost_in_a_row_are_no_blockage() {
     let mut hop = Hop::new(GEO);
     hop.run(5 * SECOND);
-    // Three of each end, whoever sends first.
+    // Three beacons of each end, whoever sends first.
     hop.losses = 6;
     let since = hop.now;
     hop.run(5 * SECOND);
@@ -143,7 +143,7 @@ fn at_a_small_rate_an_idle_link_carries_fewer_beacons_and_two_lost_in_a_row_are_
         let mut hop = Hop::new(GEO);
         for end in &mut hop.ends {
             pace.into_iter().for_each(|pace| end.set_pace(PEER, pace));
-            // A session that begins anew changes nothing of it.
+            // A new session changes nothing about that.
             end.add_key(hop.now, PEER, key(2));
         }
         hop.run(5 * SECOND);
@@ -158,7 +158,7 @@ fn at_a_small_rate_an_idle_link_carries_fewer_beacons_and_two_lost_in_a_row_are_
     let usual = sent_in_20_s(None, 0);
     let sparing = sent_in_20_s(Some(800 * MS), 0);
     assert!(4 * sparing <= 3 * usual, "{sparing} of {usual}");
-    // Two of each end, whoever sends first.
+    // Two beacons of each end, whoever sends first.
     sent_in_20_s(Some(800 * MS), 4);
 }
 
@@ -178,11 +178,11 @@ fn a_link_in_use_carries_no_beacons() {
         }
     }
     let after = hop.sent.each_ref().map(Vec::len);
-    // One more may answer what was under way.
+    // One more may answer what was in flight.
     assert!(after[0] <= before[0] + 2 && after[1] <= before[1] + 2);
 }
 
-/// Both ends send and hear data for `time`, and `wants` asks for beacons.
+/// Both ends send and hear data for `time`; the end `wants` asks for beacons.
 fn in_use(hop: &mut Hop, time: Duration, wants: Option<usize>) {
     let end = hop.now + time;
     while hop.now < end {
@@ -243,7 +243,7 @@ fn each_end_is_told_how_late_the_other_ones_beacons_are() {
     in_use(&mut hop, 4 * SECOND, Some(TERMINAL));
     assert!(late(&hop, TERMINAL).abs_diff(80 * MS) < 2 * MS);
     assert!(late(&hop, HUB) < 2 * MS);
-    // Each tells the other.
+    // Each end tells the other.
     let known = told(&hop, HUB);
     assert!(known.abs_diff(80 * MS) < 7 * MS, "{known:?}");
     assert!(told(&hop, TERMINAL) < 2 * MS);

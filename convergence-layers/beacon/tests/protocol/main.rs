@@ -1,4 +1,4 @@
-//! What beacons promise, in virtual time.
+//! The promises of beacons, in virtual time.
 
 mod authentic;
 mod hop;

@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const RTT: Duration = Duration::from_millis(20);
 const EACH: Duration = Duration::from_millis(5);
 
-/// A hop that is far shorter than was guessed, idle for a while, probed so often.
+/// A hop that is far shorter than assumed, idle for a while, and probed at this interval.
 fn short_hop(interval: Duration) -> Hop {
     let mut hop = Hop::new(600 * MS);
     hop.delays = [RTT / 2; 2];
@@ -22,7 +22,7 @@ fn short_hop(interval: Duration) -> Hop {
     hop
 }
 
-/// Lets `time` pass; each 25 ms these ends find that an answer is owed.
+/// Lets `time` pass; every 25 ms these ends find that an answer is owed.
 fn owed(hop: &mut Hop, ends: &[usize], time: Duration) {
     let until = hop.now + time;
     while hop.now < until {
@@ -74,10 +74,11 @@ fn who_is_heard_is_not_probed_any_more_and_who_stays_away_neither() {
 
 #[test]
 fn a_peer_that_asks_ever_more_often_is_answered_no_more_often_than_a_short_hop_needs() {
-    // Whatever is set, 5 ms are the least: a peer that lies about its silence gets no more.
+    // The least interval is 5 ms, whatever is set: a peer that lies about its silence
+    // gets no more.
     for (interval, least) in [(Duration::ZERO, EACH), (SECOND, INTERVAL)] {
         let mut hop = short_hop(interval);
-        // The terminal asks each 5 ms; its beacons arrive, and the answers are lost.
+        // The terminal asks every 5 ms; its beacons arrive, and the answers are lost.
         hop.ends[TERMINAL].set_probe_interval(PEER, Duration::ZERO);
         hop.dead = Some(HUB);
         let start = hop.now;

@@ -18,7 +18,7 @@ fn let_rest(hop: &mut Hop, ends: &[usize], may: bool) {
     }
 }
 
-/// A link that rests, and what it was heard of until then is forgotten.
+/// A link that rests, with nothing recorded of what was heard before.
 fn resting(rtt: Duration) -> Hop {
     let mut hop = Hop::new(rtt);
     hop.run(5 * SECOND);
@@ -113,7 +113,7 @@ fn one_end_alone_lets_no_link_rest_and_neither_does_a_peer_of_an_older_build() {
         for old in [None, Some(1 - end)] {
             let sent = sent_in_80_s(&[end], old);
             assert!(sent[1 - end].abs_diff(usual[1 - end]) <= 2, "{sent:?}");
-            // What it offers costs one beacon more each 8 s.
+            // The data that it sends costs one more beacon every 8 s.
             assert!(sent[end] >= usual[end] - 2, "{sent:?} of {usual:?}");
             assert!(sent[end] <= usual[end] + 12, "{sent:?} of {usual:?}");
         }
@@ -130,7 +130,7 @@ fn either_end_wakes_the_link_within_a_round_trip() {
                 let woken = hop.now;
                 let_rest(&mut hop, &[end], false);
                 hop.run(20 * SECOND);
-                // The other end hears of it at once, and so is heard itself.
+                // The other end hears of it at once, and so is heard too.
                 let other = hop.first_heard(1 - end, woken) - woken;
                 assert!(other <= rtt / 2 + INTERVAL, "{other:?}");
                 let own = hop.first_heard(end, woken) - woken;
@@ -208,7 +208,7 @@ fn a_peer_that_goes_on_with_an_older_build_hears_as_much_as_ever_soon() {
     for rtt in [LTE, GEO] {
         for end in ENDS {
             let mut hop = resting(rtt);
-            // As an upgrade in place does, even to an older build, it goes on with its run.
+            // Like an upgrade in place, even to an older build, this continues its run.
             hop.old = Some(end);
             let_rest(&mut hop, &[end], false);
             hop.run(4 * SECOND);

@@ -48,7 +48,7 @@ fn documented_beacons_are_what_is_sealed_and_taken() {
         assert!(key.is_authentic(&sealed));
         let given_back = bytes(vector["given_back"].as_str().unwrap());
         let parsed = Beacon::parse(&given_back);
-        // It may have let the link rest or not.
+        // The end may let the link rest or not.
         let beacon = Beacon {
             rests: false,
             ..beacon

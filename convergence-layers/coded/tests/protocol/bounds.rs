@@ -1,4 +1,4 @@
-//! What a peer may have under way.
+//! What a peer may have in flight.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn no_more_is_under_way_than_the_receiver_has_room_for() {
     world.run();
     assert!(world.sender.has_room(1 << 20));
     assert!(!world.sender.has_room((1 << 20) + 1));
-    // Half as much for symbols beside the bundles.
+    // Half as much again for symbols beside the bundles.
     assert!(world.memory_bytes <= 3 << 19, "{}", world.memory_bytes);
 }
 
@@ -57,7 +57,7 @@ fn what_never_completes_is_given_up_and_reported() {
         Protection::Tail,
     );
     let bundle = world.offer(100_000);
-    // Some symbols have come, and the sender is cut off before it hears more.
+    // Some symbols have arrived, and the sender is cut off before it hears more.
     world.run_for(Duration::from_millis(305));
     assert!(world.receiver.memory_bytes() > 100_000);
     for _ in 0..6 {

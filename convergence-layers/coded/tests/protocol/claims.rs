@@ -1,4 +1,4 @@
-//! What coding reaches.
+//! What coding achieves.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use underpass_coded::Protection;
 use crate::link::{Link, SATELLITE, World};
 
 const ONE_WAY: Duration = Duration::from_millis(300);
-/// A bundle, as a node makes them for this link.
+/// The size of a bundle that a node makes for this link.
 const BUNDLE: usize = 500_000;
 
 fn bursts(seed: u64) -> Link {
@@ -28,13 +28,13 @@ fn single_losses(seed: u64) -> Link {
     }
 }
 
-/// The part of the bytes that repair and repetitions are.
+/// The fraction of all bytes that are repair or repetitions.
 fn repair_part(world: &World) -> f64 {
     let figures = world.figures();
     figures.repair_bytes as f64 / figures.bytes as f64
 }
 
-/// Sends an object in bundles as fast as the line takes them.
+/// Sends an object in bundles as fast as the line carries them.
 fn flow(world: &mut World, bytes: usize) {
     let mut left = bytes;
     while left > 0 {
@@ -42,13 +42,13 @@ fn flow(world: &mut World, bytes: usize) {
         world.run_until_room(bundle as u64);
         world.offer(bundle);
         left -= bundle;
-        // The node offers the next one before this one has left.
+        // The node offers the next bundle before this one has left.
         world.run_for(Duration::from_micros(85) * 300);
     }
 }
 
-/// Objects of 1 MB one after the other on a path whose losses are known: how
-/// long each took beyond a lossless one, and the part that repair was.
+/// Sends objects of 1 MB one after the other on a path with known losses; returns the
+/// time of each beyond that of a lossless one, and the fraction of repair.
 fn objects(link: Link, count: u32) -> (Vec<Duration>, f64) {
     let mut world = World::new(link, Protection::Always);
     flow(&mut world, 40_000_000);
@@ -131,7 +131,7 @@ fn the_tail_of_an_object_is_repaired_without_a_round_trip() {
     for _ in 0..40 {
         let begun = world.now;
         let first = world.fates.len() as u64;
-        // All of it is within one round trip.
+        // The whole object fits in one round trip.
         flow(&mut world, 4_000_000);
         world.run();
         let last = world.fates.range(first..).map(|(_, fate)| fate.arrived);
@@ -139,7 +139,7 @@ fn the_tail_of_an_object_is_repaired_without_a_round_trip() {
         late += u32::from(took > ONE_WAY + Duration::from_micros(85) * 3_000);
         world.run_for(Duration::from_secs(1));
     }
-    // 1.4 losses are in each object: without repair three of four are late.
+    // Each object has 1.4 losses on average: without repair three of four would be late.
     assert!(late <= 2, "{late} of 40");
 }
 

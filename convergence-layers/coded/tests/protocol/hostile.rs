@@ -1,4 +1,4 @@
-//! Peers that say what no node says.
+//! Peers that send what no node sends.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ fn floods_of_open_blocks_are_bounded() {
     let mut attacker = Attacker::new();
     let whole = [1; 1_200];
     let mut ended = None;
-    // A bundle of room for all of it; no block is ever complete.
+    // The symbols would fill a bundle that takes all the room; no block is ever complete.
     for symbol in 0..1_000_000u64 {
         let (block, number) = (symbol / 512, (symbol % 512) as u16);
         let of = (0, ROOM - 1, symbol % 1000);
@@ -155,7 +155,7 @@ fn a_code_that_gives_nonsense_ends_the_session() {
     );
 }
 
-/// Has a block of one symbol be decoded: its code is its body, padded.
+/// Makes the receiver decode a block of one symbol: its code is its body, padded.
 fn decode_one(attacker: &mut Attacker, block: u64) {
     let mut code = BytesMut::new();
     Body::put_head(&mut code, block, 1, 0);
@@ -183,7 +183,7 @@ fn decoding_is_bounded_in_time() {
     assert_eq!(attacker.now - begun, Duration::from_secs(1));
     let recovered = attacker.receiver.figures().recovered_symbols;
     assert!((250..=64 + 250).contains(&recovered), "{recovered}");
-    // The others are asked for.
+    // The receiver asks for the other symbols.
     let told = attacker.receiver.on_sent(attacker.now, 100, 1, 7);
     assert_eq!(told, Ok(()));
     attacker.now += Duration::from_millis(20);

@@ -10,11 +10,11 @@ use underpass_cla::Refusal;
 use underpass_coded::parity::LossEstimate;
 use underpass_coded::{Message, Protection, Receiver, Sender, SenderFigures};
 
-/// What the link is like.
+/// The properties of the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub delay: Duration,
-    /// Time that a datagram takes on the line.
+    /// The time that a datagram takes on the line.
     pub line_time: Duration,
     pub datagram_bytes: usize,
     /// Mean loss, and the mean length of its bursts, datagrams.
@@ -46,19 +46,19 @@ enum Arrival {
     ToSender(Message),
 }
 
-/// What became of a bundle.
+/// The fate of a bundle.
 #[derive(Clone, Debug)]
 pub struct Fate {
     pub offered: Instant,
     pub length: usize,
-    /// When it has arrived, whole.
+    /// When the whole bundle arrived.
     pub arrived: Option<Instant>,
-    /// What the sender was told.
+    /// The result that the sender was told.
     pub judged: Option<Result<(), Refusal>>,
 }
 
 impl Fate {
-    /// From the offer to the arrival.
+    /// The time from the offer to the arrival.
     pub fn took(&self) -> Duration {
         self.arrived.expect("it has arrived") - self.offered
     }
@@ -72,11 +72,11 @@ pub struct World {
     random: Rng,
     in_burst: bool,
     line_free: Instant,
-    /// The last poll gave a datagram, so that there may be more.
+    /// Whether the last poll gave a datagram, so that there may be more.
     sending: bool,
     under_way: BTreeMap<(Instant, u64), Arrival>,
     events: u64,
-    /// Bundles that the receiving node refuses: whether, and why.
+    /// Whether, and why, the receiving node refuses a bundle of this length.
     pub refuses: fn(length: u64) -> Option<Refusal>,
     pub fates: BTreeMap<u64, Fate>,
     pub memory_bytes: u64,
@@ -139,7 +139,7 @@ impl World {
         number
     }
 
-    /// Runs until all is judged, and quiet.
+    /// Runs until all bundles are judged and nothing is in flight.
     pub fn run(&mut self) {
         while self.step(None) {}
         assert!(
@@ -156,8 +156,8 @@ impl World {
         self.now = until;
     }
 
-    /// Runs until little waits at the sender, as a node that offers when it is
-    /// ready, or all of the room is taken.
+    /// Runs until little waits at the sender, like a node that offers bundles when the
+    /// session is ready, or until all room is taken.
     pub fn run_until_room(&mut self, bytes: u64) {
         while !self.sender.has_room(bytes) && self.step(None) {}
     }

@@ -1,4 +1,4 @@
-//! What a peer may use up.
+//! What resources a peer may use up.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn a_far_offset_takes_no_memory_for_what_is_not_there() {
     assert!(used <= 1_000 * 4_200, "{used}");
 }
 
-/// All but the last tenth of a block of 100,000 bytes comes.
+/// All but the last tenth of a block of 100,000 bytes arrives.
 fn send_most(world: &mut World, number: u64, block: &[u8]) {
     for offset in (0..90_000).step_by(1_000) {
         let data = red(offset, &block[offset as usize..][..1_000]);
@@ -48,7 +48,7 @@ fn send_most(world: &mut World, number: u64, block: &[u8]) {
     }
 }
 
-/// So does the rest of it.
+/// The rest of that block arrives.
 fn send_rest(world: &mut World, number: u64, block: &[u8]) {
     let rest = Data {
         checkpoint: Some(Checkpoint {
@@ -66,7 +66,7 @@ fn send_rest(world: &mut World, number: u64, block: &[u8]) {
 fn when_memory_is_short_the_oldest_block_comes_through() {
     let mut world = World::new(Link::clean(), 1, |config| config.receive_bytes = 500_000);
     let blocks: Vec<_> = (0..20).map(|key| block(key, 100_000)).collect();
-    // All of them come in, none whole.
+    // All blocks arrive in part, none is whole.
     for (number, block) in (1..).zip(&blocks) {
         send_most(&mut world, number, block);
         assert!(world.ends[0].span.receive_bytes() <= 500_000);
@@ -80,7 +80,7 @@ fn when_memory_is_short_the_oldest_block_comes_through() {
     assert!(!lost.is_empty());
 }
 
-/// All of a block of 100,000 bytes comes, and nobody looks at it.
+/// A whole block of 100,000 bytes arrives, but the client does not take it.
 fn send_unseen(world: &mut World, number: u64, block: &[u8]) {
     let now = world.instant();
     for offset in (0..100_000).step_by(1_000) {
@@ -99,7 +99,7 @@ fn send_unseen(world: &mut World, number: u64, block: &[u8]) {
     }
 }
 
-/// The whole blocks that the client is told of.
+/// The whole blocks that the client was told of.
 fn told(world: &mut World) -> Vec<Bytes> {
     let told = std::iter::from_fn(|| world.ends[0].span.poll_event());
     let blocks = told.map(|event| match event {
@@ -117,17 +117,17 @@ fn a_whole_block_has_its_memory_until_the_client_has_answered_for_it() {
     send_unseen(&mut world, 1, &blocks[0]);
     send_unseen(&mut world, 2, &blocks[1]);
     assert_eq!(world.ends[0].span.receive_bytes(), 200_000);
-    // The third finds no room for all of it, and is not cancelled for that.
+    // There is no room for all of the third block; that does not cancel it.
     send_unseen(&mut world, 3, &blocks[2]);
     assert!(world.ends[0].span.receive_bytes() <= 250_000);
     assert!(world.ends[0].span.refused().no_room > 0);
     assert_eq!(told(&mut world), blocks[..2]);
     world.ends[0].span.answer(now, peers(1), Ok(()));
-    // What was lost comes again.
+    // The lost part is sent again.
     send_unseen(&mut world, 3, &blocks[2]);
     assert_eq!(told(&mut world), blocks[2..3]);
     assert_eq!(world.ends[0].span.receive_bytes(), 200_000);
-    // The client still has one whose session the peer ends.
+    // The client still gets a block whose session the peer then ends.
     let cancel = bytes(peers(2), Body::CancelBySender(Reason::Client));
     world.ends[0].span.handle_input(now, &cancel);
     assert_eq!(world.ends[0].span.receive_bytes(), 200_000);
@@ -223,7 +223,7 @@ fn checkpoints_without_end_are_answered_a_bounded_number_of_times() {
     assert!(count <= 21, "{count}");
 }
 
-/// Bytes of a block that do not meet: every other one.
+/// Every other byte of a block, so that no two ranges touch.
 fn apart(world: &mut World, number: u64, count: u64) {
     for at in 0..count {
         world.inject(0, bytes(peers(number), Body::Data(red(2 * at, b"x"))));
@@ -238,7 +238,7 @@ fn the_gaps_of_all_blocks_together_are_bounded() {
     }
     let refused = world.ends[0].span.refused().no_room;
     assert_eq!(refused, 200_000 - (1 << 17));
-    // What stands still makes room.
+    // Sessions without progress make room.
     world.now += S(601);
     let now = world.instant();
     world.ends[0].span.handle_timeout(now);
@@ -251,7 +251,7 @@ fn the_claims_of_reports_on_all_blocks_together_are_bounded() {
     let mut world = World::new(Link::clean(), 1, |_| {});
     for number in 1..=50 {
         apart(&mut world, number, 100);
-        // Each asks about all of the block.
+        // Each of them asks about the whole block.
         for serial in 1..=100 {
             let data = Data {
                 checkpoint: Some(Checkpoint { serial, report: 0 }),
@@ -265,7 +265,7 @@ fn the_claims_of_reports_on_all_blocks_together_are_bounded() {
     assert!(!lost.contains(&(peers(1), Reason::Retransmissions)));
 }
 
-/// A report that claims every other of 2,000 bytes.
+/// A report that claims every other one of 2,000 bytes.
 fn every_other(serial: u64, from: u64) -> Report {
     Report {
         serial,
@@ -284,14 +284,14 @@ fn what_the_peer_claims_to_have_in_pieces_is_bounded() {
     let block = block(1, 200_000);
     let session = world.send(0, 1, &block, None);
     send_all(&mut world);
-    // A part in each report.
+    // Each report claims one part.
     for serial in 1..=20 {
         let from = serial * 2_000;
         let report = every_other(serial, from);
         world.inject(0, bytes(session, Body::Report(report)));
         assert!(world.ends[0].span.claimed_runs() <= 100);
     }
-    // What it claims beyond that is sent again, a bounded number of times.
+    // What the report claims beyond that is sent again, a bounded number of times.
     world.run(S(1_000));
     assert_eq!(world.ends[0].cancelled, [(1, Reason::Cycles, false)]);
     assert_eq!(world.ends[0].span.claimed_runs(), 0);
@@ -330,7 +330,7 @@ fn what_the_peer_claims_of_all_blocks_together_is_bounded() {
         }
     }
     let claimed = world.ends[0].span.claimed_runs();
-    // One each where there is no room any more.
+    // One for each, once there is no room any more.
     assert!((1 << 17..=(1 << 17) + 60).contains(&claimed), "{claimed}");
     world.run(S(10_000));
     assert_eq!(world.ends[0].sent.len() + world.ends[0].cancelled.len(), 60);

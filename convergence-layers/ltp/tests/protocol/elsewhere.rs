@@ -1,4 +1,4 @@
-//! Blocks whose bytes the client supplies when they are to be sent.
+//! Blocks whose bytes the client supplies at the time of sending.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::world::{Link, World, block};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
-/// All but the first and last bytes of the block are elsewhere.
+/// The client supplies all but the first and last bytes of the block.
 fn send_from_elsewhere(world: &mut World, key: u64, whole: &Bytes) -> SessionId {
     let (head, tail) = (100, whole.len() - 50);
     let pieces = vec![
@@ -50,7 +50,7 @@ fn a_block_that_is_elsewhere_comes_through_heavy_losses() {
     let mut link = Link::clean();
     link.loss = 0.3;
     let mut world = World::new(link, 7, |config| config.block_bytes = 32 << 20);
-    // More than is kept of what was supplied: each round reads much of it again.
+    // More is supplied than the span keeps: each round reads much of it again.
     let whole = block(1, 24 << 20);
     world.ends[0].elsewhere.insert(1, whole.clone());
     send_from_elsewhere(&mut world, 1, &whole);
@@ -74,7 +74,7 @@ fn a_peer_that_lacks_a_byte_here_and_there_has_a_block_read_a_bounded_number_of_
     world.ends[0].elsewhere.insert(1, whole.clone());
     let session = send_from_elsewhere(&mut world, 1, &whole);
     world.run(S(3));
-    // A byte of each part that is read at once is missing.
+    // One byte is missing in each part that is read at once.
     let lacking: Vec<u64> = (100..bytes_in_all).step_by(256 << 10).collect();
     let starts = [0].into_iter().chain(lacking.iter().map(|at| at + 1));
     let ends = lacking.iter().copied().chain([bytes_in_all]);
@@ -105,7 +105,7 @@ fn a_block_whose_bytes_are_not_to_be_had_holds_up_no_other_once_it_is_cancelled(
     assert!(!world.ends[0].span.has_output());
     assert!(world.ends[0].sent.is_empty());
     world.ends[0].span.cancel(session);
-    // What comes too late is of no use.
+    // Bytes that come too late are ignored.
     world.ends[0]
         .span
         .supply(session, 100, Bytes::from(vec![0; 4_850]));

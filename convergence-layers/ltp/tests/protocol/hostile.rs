@@ -1,4 +1,4 @@
-//! A peer that says what it must not.
+//! A peer that breaks the protocol.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub fn red(offset: u64, bytes: &[u8]) -> Data<'_> {
     }
 }
 
-/// Has the first end send all that it has; it is lost. The serial number of its
-/// last checkpoint.
+/// Makes the first end send all that it has; all of it is lost. Returns the serial number
+/// of its last checkpoint.
 pub fn send_all(world: &mut World) -> u64 {
     let (now, mut out, mut last) = (world.instant(), Vec::new(), 0);
     while world.ends[0].span.poll_transmit(now, &mut out) {
@@ -51,7 +51,7 @@ pub fn send_all(world: &mut World) -> u64 {
     last
 }
 
-/// Acknowledges the report that the first end sends next: its serial number.
+/// Acknowledges the next report of the first end, and returns its serial number.
 fn acknowledge(world: &mut World, session: SessionId) -> u64 {
     let (now, mut out) = (world.instant(), Vec::new());
     assert!(world.ends[0].span.poll_transmit(now, &mut out));
@@ -131,7 +131,7 @@ fn a_block_that_cannot_be_is_cancelled_with_its_reason() {
             ],
             Reason::Miscolored,
         ),
-        // It ends before what is there.
+        // The block ends before bytes that have come.
         (
             &[
                 Data {
@@ -258,7 +258,7 @@ fn claims_that_do_not_fit_their_report_are_malformed() {
     world.inject(0, report(&[(150, 160), (100, 110)]));
     world.inject(0, report(&[(100, 201)]));
     world.inject(0, report(&[(100, 100)]));
-    // It tells of more claims than it has bytes.
+    // The report announces more claims than it has bytes for.
     let mut lies = report(&[]);
     let count = lies.len() - 1;
     lies.splice(count.., [0xff, 0xff, 0xff, 0x7f]);

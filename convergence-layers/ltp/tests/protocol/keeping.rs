@@ -1,4 +1,4 @@
-//! Blocks that are too long for memory, whose bytes the client keeps as they come.
+//! Blocks that are too long for memory: the client keeps their bytes as they arrive.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn a_block_that_is_longer_than_memory_comes_through_whatever_the_link_does() {
         for whole in [&long, &short] {
             assert!(received.iter().any(|(block, _)| block == whole));
         }
-        // Pages of what was in memory, and of the rest each byte once.
+        // What was in memory is handed over in pages, and each later byte once.
         let kept = world.ends[1].kept_bytes;
         assert!((2_000_000..2_150_000).contains(&kept), "{kept}");
         assert_eq!(world.ends[0].cancelled, []);
@@ -70,11 +70,11 @@ fn of_bytes_that_come_again_the_first_are_kept_and_none_twice() {
     let whole = block(1, 20_000);
     let part = |from: usize, to: usize| red(from as u64, &whole[from..to]);
     let mut take = |data: Data<'_>| world.inject(0, bytes(peers(1), Body::Data(data)));
-    // It goes to the client as a page.
+    // This part goes to the client as a page.
     take(part(0, 1_000));
     take(part(9_000, 10_000));
     take(part(9_000, 10_000));
-    // Others say something else where both are.
+    // The overlapping parts differ.
     let mut other = [0x55; 3_000];
     other[..1_000].copy_from_slice(&whole[8_000..9_000]);
     other[2_000..].copy_from_slice(&whole[10_000..11_000]);
@@ -98,7 +98,7 @@ fn a_block_that_the_client_cannot_keep_is_cancelled_and_nothing_of_it_stays() {
     assert_eq!(world.ends[0].cancelled, [(1, Reason::System, true)]);
     assert_eq!(world.ends[1].lost.len(), 1);
     assert!(world.ends[1].kept.is_empty());
-    // One that fits memory needs no other place.
+    // A block that fits in memory needs no other place.
     assert_eq!(world.ends[0].sent, [2]);
     world.assert_idle();
 }
@@ -153,7 +153,7 @@ fn pieces_of_a_block_that_is_over_give_their_memory_back_once_the_client_has_spo
     let Some(Event::Keep { session, bytes, .. }) = span.poll_event() else {
         panic!("it is to be kept");
     };
-    // Too late to have the block cancelled.
+    // This comes too late to cancel the block.
     span.kept(session, (1, bytes.len()), Err(Reason::System));
     assert_eq!(span.receive_bytes(), 0);
     let over = Event::ReceptionCancelled {

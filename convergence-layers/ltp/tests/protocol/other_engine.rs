@@ -14,7 +14,7 @@ use crate::world::block;
 
 const ONE_WAY: u64 = 300_000;
 
-/// Runs both, with one segment in flight per millisecond each way; times in
+/// Runs both, with one segment in flight per millisecond in each direction; times in
 /// microseconds.
 struct Pair {
     start: Instant,

@@ -8,7 +8,7 @@ use skipped::recorded::{bytes_of, folder};
 use underpass_ltp::segment::{Body, Segment};
 use underpass_ltp::{Config, Event, Span};
 
-/// The recorded segments of ION, or `None` where they are not at hand.
+/// The recorded segments of ION, or `None` if the recording is missing.
 #[track_caller]
 fn vectors() -> Option<PathBuf> {
     Some(folder()?.join("ion"))

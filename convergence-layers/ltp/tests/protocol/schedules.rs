@@ -11,7 +11,8 @@ fn random_link(random: &mut fastrand::Rng) -> Link {
     let mut at = random.f64() * 3.0;
     for _ in 0..random.usize(0..4) {
         let length = 0.05 + random.f64() * if random.bool() { 1.0 } else { 60.0 };
-        // One that nobody tells of is short enough for the tries to outlast it.
+        // A blockage that the spans are not told of is short enough for the retries to
+        // outlast it.
         let times = [at, at + length].map(Duration::from_secs_f64);
         blockages.push((times[0], times[1], random.f64() < 0.7));
         at += length + random.f64() * 5.0;
@@ -114,8 +115,8 @@ fn after_a_blockage_each_session_asks_once_and_only_what_was_lost_is_sent_again(
     world.run(S(10_000));
     assert_eq!(world.ends[1].received.len(), 300);
     let figures = world.ends[0].span.figures();
-    // What left in the second before it needs no more than to be sent again once
-    // (a one-way delay of it was lost), and a checkpoint for each session.
+    // Segments that left in the second before it are sent again only once (those of one
+    // one-way delay were lost), with a checkpoint for each session.
     let checkpoints = 300 * 1_472;
     assert!(
         figures.resent_bytes <= 300 * 14_000 + checkpoints,
@@ -124,7 +125,7 @@ fn after_a_blockage_each_session_asks_once_and_only_what_was_lost_is_sent_again(
     let soon = world.log.iter().filter(|(at, end, _)| {
         *end == 0 && (S(600)..S(600) + Duration::from_millis(100)).contains(at)
     });
-    // The line takes a segment each 100 us, whatever is due.
+    // The line carries a segment each 100 us, however much is due.
     assert!(soon.count() <= 1_001);
     world.assert_idle();
 }
@@ -137,7 +138,7 @@ fn a_silence_that_nobody_told_of_costs_few_segments_and_little_time_after_it() {
     for key in 0..50 {
         world.send(0, key, &block(key, 14_000), None);
     }
-    // One that tells the sender that the peer is there again.
+    // A segment tells the sender that the peer is there again.
     world.run(S(301));
     let inside = world
         .log

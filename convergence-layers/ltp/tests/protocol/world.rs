@@ -11,12 +11,12 @@ use underpass_ltp::{Config, Event, Reason, SessionId, Span};
 pub struct Link {
     pub loss: f64,
     pub duplicates: f64,
-    /// A datagram arrives up to so much later than the one-way delay.
+    /// A datagram arrives up to this much later than the one-way delay.
     pub jitter: Duration,
     pub one_way: Duration,
-    /// Time of a datagram on the line.
+    /// The time of a datagram on the line.
     pub line: Duration,
-    /// Nothing passes: from, until; and whether the spans are told.
+    /// Blockages: start, end, and whether the spans are told.
     pub blockages: Vec<(Duration, Duration, bool)>,
 }
 
@@ -50,19 +50,19 @@ pub struct End {
     pub sent: Vec<u64>,
     pub cancelled: Vec<(u64, Reason, bool)>,
     pub lost: Vec<(SessionId, Reason)>,
-    /// What the client says to blocks that it is offered.
+    /// The client's answer to blocks that it is offered.
     pub verdict: Result<(), Reason>,
-    /// What it keeps of blocks that are too long for memory.
+    /// The bytes that it keeps of blocks that are too long for memory.
     pub kept: BTreeMap<SessionId, Vec<u8>>,
-    /// Whether it can.
+    /// Whether it can keep them.
     pub keeps: Result<(), Reason>,
     /// Bytes that it was given to keep.
     pub kept_bytes: u64,
-    /// Blocks, by their keys, of which it supplies what is asked for.
+    /// Blocks by key; the client supplies their bytes on request.
     pub elsewhere: BTreeMap<u64, Bytes>,
-    /// What it has supplied of them, bytes.
+    /// How many of these bytes it has supplied.
     pub supplied_bytes: u64,
-    /// Most windows of them that the span has kept.
+    /// The most windows of these that the span has kept at once.
     pub most_windows: usize,
     next_send: Duration,
 }
@@ -74,10 +74,10 @@ pub struct World {
     pub ends: [End; 2],
     pub link: Link,
     random: fastrand::Rng,
-    /// On their way, by arrival: to which end, and what.
+    /// Datagrams in flight by arrival: the receiving end, and the bytes.
     on_the_way: BTreeMap<(Duration, u64), (usize, Vec<u8>)>,
     count: u64,
-    /// Segments that left, each with its time and its sender.
+    /// The segments that left, each with its time, sender and type.
     pub log: Vec<(Duration, usize, u8)>,
 }
 
@@ -128,7 +128,7 @@ impl World {
         sent.expect("the block is taken")
     }
 
-    /// Puts a datagram on the link as it is.
+    /// Puts this datagram on the link.
     pub fn inject(&mut self, to: usize, datagram: Vec<u8>) {
         let now = self.instant();
         self.ends[to].span.handle_input(now, &datagram);
@@ -232,7 +232,7 @@ impl World {
         self.drain(index);
     }
 
-    /// Goes on until nothing is left to do, or until this time.
+    /// Runs until nothing is left to do, or until this time.
     pub fn run(&mut self, until: Duration) {
         loop {
             let blocked = self.link.is_told_blocked(self.now);
@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    /// Nothing is under way any more at either end, and no memory is used.
+    /// Checks that nothing is in progress at either end, and that no memory is used.
     pub fn assert_idle(&self) {
         for end in &self.ends {
             assert_eq!(end.span.sessions(), (0, 0));
@@ -282,7 +282,7 @@ impl World {
     }
 }
 
-/// Bytes that tell their places.
+/// Bytes that depend on their place in the block.
 pub fn block(seed: u64, length: usize) -> Bytes {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = vec![0; length];

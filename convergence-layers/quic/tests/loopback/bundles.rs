@@ -10,7 +10,7 @@ use crate::{End, Pair, hub, terminal};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::Ca;
 
-/// How often at most something is tried that is to take no longer than some time.
+/// The most attempts at something that must take no longer than some time.
 const ATTEMPTS: u64 = 20;
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_peer_that_goes_in_mid_bundle_breaks_the_transfer() {
     assert_eq!(key, 1);
     assert!(matches!(outcome, Outcome::Broken { acknowledged: told } if told >= acknowledged));
     assert!(matches!(pair.near.node.down().await.1, Down::Broken(_)));
-    // It is dialled again.
+    // The terminal dials it again.
     pair.near.node.up().await;
     pair.far.node.up().await;
     assert_eq!(pair.listener.registry().len(), 1);
@@ -110,8 +110,8 @@ async fn the_rate_is_kept() {
     let mut pair = Pair::new().await;
     pair.near.node.ready(pair.near.id).await;
     pair.near.session.set_rate(Some(8_000_000));
-    // It is never exceeded. Other programs may hold this one up, so it is enough to reach it
-    // once.
+    // The rate is never exceeded. Other programs may delay this one, so reaching it once
+    // is enough.
     let mut took = f64::INFINITY;
     for key in 1..=ATTEMPTS {
         let begun = Instant::now();
@@ -130,7 +130,7 @@ async fn the_rate_is_kept() {
 async fn a_blockage_stops_sending_and_its_end_starts_it_at_once() {
     let mut pair = Pair::new().await;
     pair.near.node.ready(pair.near.id).await;
-    // Other programs may hold this one up, so it is enough to start at once one time.
+    // Other programs may delay this one, so one prompt start is enough.
     let mut took = Duration::MAX;
     for key in 1..=ATTEMPTS {
         pair.near.session.suspend(true);
@@ -155,8 +155,8 @@ async fn an_idle_session_shows_life_seldom_while_its_link_rests_and_whenever_it_
     let (mut near, mut far) = (TestNode::new(), TestNode::new());
     let listener = Listener::bind(hub(&ca), far.node.clone()).expect("a free port");
     let mut dialling = terminal(&ca, listener.local_addr());
-    // A peer that is silent for twice as long is gone, also where other programs hold this
-    // one up.
+    // A peer that is silent for twice this time counts as gone, even while other programs
+    // delay this one.
     dialling.session.keepalive_s = 3;
     dialling.session.resting_keepalive_s = 600;
     let _dialer = Dialer::spawn(dialling, near.node.clone());
@@ -164,7 +164,7 @@ async fn an_idle_session_shows_life_seldom_while_its_link_rests_and_whenever_it_
     let (_, _, of_peer) = far.up().await;
     shows_life(&*session, &*of_peer, 1).await;
     session.rest(true);
-    // One may be about to leave.
+    // One keepalive may be about to leave.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let before = session.figures().keepalives_sent;
     tokio::time::sleep(Duration::from_millis(4_000)).await;
@@ -175,7 +175,7 @@ async fn an_idle_session_shows_life_seldom_while_its_link_rests_and_whenever_it_
     shows_life(&*session, &*of_peer, before + 2).await;
 }
 
-/// Waits until so many signs of life have left, and have come to the peer.
+/// Waits until this many keepalives have left and have reached the peer.
 async fn shows_life(session: &dyn Session, of_peer: &dyn Session, times: u64) {
     let shown = async {
         while session.figures().keepalives_sent < times
@@ -188,8 +188,8 @@ async fn shows_life(session: &dyn Session, of_peer: &dyn Session, times: u64) {
     shown.expect("it shows life");
 }
 
-/// Waits until nothing has left for a while: what was said before is acknowledged late where
-/// other programs hold this one up.
+/// Waits until nothing has left for a while: other programs may delay acknowledgements of
+/// earlier messages.
 async fn nothing_leaves(end: &End) {
     for _ in 0..ATTEMPTS {
         let before = end.session.figures().sent_bytes;

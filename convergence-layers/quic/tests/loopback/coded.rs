@@ -39,8 +39,8 @@ async fn coded(near_coding: Coding, far_coding: Coding) -> Coded {
     }
 }
 
-/// Sends until a bundle has gone as symbols: what is offered before the peer
-/// has said that it takes them goes as a stream.
+/// Sends until a bundle has gone as symbols: bundles that are offered before the peer has
+/// said that it takes symbols go as streams.
 async fn send_until_coded(from: &mut End, to: &mut End) {
     for key in 1000..1100 {
         from.session.offer(transfer(key, 5_000).0);
@@ -99,7 +99,7 @@ async fn a_refused_coded_bundle_is_reported_and_the_session_goes_on() {
 async fn a_coded_bundle_that_is_refused_before_all_of_it_has_left_makes_room_for_the_next() {
     let mut pair = coded(Coding::Always, Coding::Always).await;
     send_until_coded(&mut pair.near, &mut pair.far).await;
-    // All of it would take half a minute.
+    // The whole bundle would take half a minute.
     pair.near.session.set_rate(Some(200_000));
     *pair.far.node.verdict.lock().expect("no panic") = Err(Refusal::NoResources);
     pair.near.session.offer(transfer(6, 800_000).0);

@@ -35,7 +35,7 @@ async fn the_end_of_an_old_connection_does_not_take_a_newer_one_with_it() {
     let newer = timeout(PATIENCE, peer.accept()).await;
     let newer = newer.expect("nothing more is begun").expect("it is open");
     old.refuse();
-    // Long enough for the dialler to see it.
+    // Long enough for the dialler to see the end.
     sleep(Duration::from_millis(200)).await;
     let newer = newer.accept().expect("it can be taken");
     let newer = timeout(PATIENCE, newer).await;

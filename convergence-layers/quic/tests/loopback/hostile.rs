@@ -1,4 +1,4 @@
-//! Peers with a certificate that do what no node does.
+//! Peers with a valid certificate that do what no node does.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::{hub, terminal, terminal_of};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
-/// What takes longer than this never comes, however loaded the machine is.
+/// An event that takes longer than this never comes, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a peer says first.
+/// The first message of a peer.
 pub fn hello_of(node_id: &str) -> Hello {
     Hello {
         node_id: node_id.into(),
@@ -36,11 +36,11 @@ pub fn hello_of(node_id: &str) -> Hello {
     }
 }
 
-/// A hub, and a peer of its that speaks QUIC by hand.
+/// A hub, and a peer that speaks QUIC by hand.
 pub struct Scene {
     ca: Ca,
     pub hub: TestNode,
-    /// The hub's hold on the session.
+    /// The hub's handle of the session.
     session: Arc<dyn Session>,
     listener: Listener,
     connection: Connection,
@@ -53,13 +53,13 @@ impl Scene {
         Scene::of(None, Coding::Never).await
     }
 
-    /// A session of this class, the first of which the hub codes so.
+    /// A session of this class with a hub of this coding.
     async fn of(class: Option<Class>, coding: Coding) -> Scene {
         let coded = |hub: &mut ListenerConfig| hub.session.coding = Arc::new([coding]);
         Scene::at(TestNode::new(), class, coded).await
     }
 
-    /// A session of this class with a hub that is configured otherwise than usual.
+    /// A session of this class with a hub whose configuration is changed.
     pub async fn at(
         mut hub_node: TestNode,
         class: Option<Class>,
@@ -98,7 +98,7 @@ impl Scene {
         said.expect("it is open");
     }
 
-    /// Waits for a message that is wanted.
+    /// Waits for a message that `is_wanted` accepts.
     async fn hear(&mut self, is_wanted: impl Fn(&Message) -> bool) {
         let mut unread = BytesMut::new();
         loop {
@@ -113,7 +113,7 @@ impl Scene {
         }
     }
 
-    /// Begins a bundle of so many bytes, and sends these.
+    /// Begins a bundle of `length` bytes, and sends `bytes` of it.
     pub async fn begin(&self, length: u64, bytes: &[u8]) -> SendStream {
         begin(&self.connection, length, bytes).await
     }
@@ -132,10 +132,10 @@ impl Scene {
     }
 }
 
-/// Another session, for as long as this is kept.
+/// Another session; it lives as long as this value.
 type Another = (Connection, (SendStream, RecvStream), Endpoint);
 
-/// Connects as node 1, and says nothing yet.
+/// Connects as node 1, and sends nothing yet.
 async fn connect(ca: &Ca, hub: SocketAddr) -> (Connection, Endpoint) {
     let tls = ca.client(&ca.node("ipn:1.0", 1, Naming::OtherName), nothing_revoked());
     let mut config = (*(tls.source)()).clone();
@@ -161,7 +161,7 @@ async fn say_hello(connection: &Connection, class: Option<Class>) -> (SendStream
     (send, receive)
 }
 
-/// Begins a bundle of so many bytes, and sends these.
+/// Begins a bundle of `length` bytes, and sends `bytes` of it.
 async fn begin(connection: &Connection, length: u64, bytes: &[u8]) -> SendStream {
     let mut stream = connection.open_uni().await.expect("a stream");
     stream
@@ -203,7 +203,7 @@ fn long(key: u64, pieces: usize) -> Transfer {
 async fn a_bundle_that_the_peer_does_not_read_holds_up_none_of_those_behind_it() {
     let mut scene = Scene::new().await;
     let (short, bytes) = transfer(2, 500);
-    // More than a stream of the peer's has a window for.
+    // It is longer than the window of one of the peer's streams.
     scene.hub.supply([long(1, 64), short]);
     let first = scene.connection.accept_uni().await;
     let mut first = first.expect("a bundle");
@@ -213,7 +213,7 @@ async fn a_bundle_that_the_peer_does_not_read_holds_up_none_of_those_behind_it()
     assert_eq!(&second.expect("it is whole")[8..], &bytes[..]);
     scene.say(Message::Taken { stream: 1 }).await;
     assert_eq!(scene.hub.finished().await, (2, Outcome::Acknowledged));
-    // The first goes on once it is read.
+    // The first one goes on once it is read.
     let whole = timeout(PATIENCE, first.read_to_end(8 << 20)).await;
     let whole = whole.expect("it goes on").expect("it is whole");
     assert_eq!(whole.len(), 8 + (64 << 16));
@@ -227,7 +227,7 @@ async fn a_peer_that_reads_nothing_gets_few_bundles() {
     let scene = Scene::new().await;
     scene.hub.supply((1..20).map(|key| long(key, 64)));
     let mut unread = Vec::new();
-    // One, and four aside.
+    // The first one, and four more.
     while unread.len() < 5 {
         let stream = timeout(PATIENCE, scene.connection.accept_uni()).await;
         unread.push(stream.expect("there is room for it").expect("a bundle"));
@@ -308,16 +308,16 @@ async fn sessions_of_one_peer_share_its_room_and_other_peers_have_theirs() {
     short.finish().expect("it is open");
     assert_eq!(&scene.hub.received().await.1[..], b"short");
     assert!(scene.serves_others().await);
-    // What is given up leaves its room to the peer's sessions.
+    // When the peer gives up bundles, their room is free for its sessions.
     for mut stream in claimed {
-        // One of them is refused.
+        // The hub may have refused one of them.
         let _ = stream.reset(0u8.into());
     }
     let bytes = vec![7; 3 << 20];
     let arrives = async {
         loop {
             let mut long = begin(&third.0, 3 << 20, b"").await;
-            // It may be refused yet.
+            // It may still be refused.
             if long.write_all(&bytes).await.is_err() || long.finish().is_err() {
                 continue;
             }
@@ -337,7 +337,7 @@ async fn bundles_that_come_as_symbols_have_no_room_of_their_own() {
     let another = scene.another().await;
     let sessions = [&scene.connection, &another.0];
     let _long = claim(sessions, 5, 4 << 20).await;
-    // Short ones have a little room beyond that.
+    // Short bundles have a little room beyond that.
     let _short = claim(sessions, 4, 2 << 20).await;
     let mut sender = Sender::new(Protection::Always, LossEstimate::default());
     sender.opened(underpass_coded::VERSION, 1 << 20);
@@ -420,7 +420,7 @@ async fn a_verdict_on_symbols_that_were_not_sent_ends_the_session() {
 #[tokio::test]
 async fn a_bundle_that_is_given_up_with_its_session_does_not_end_as_if_it_were_whole() {
     let mut scene = Scene::new().await;
-    // The session's end waits for whoever reads this.
+    // The session cannot end before somebody reads this.
     let _stalled = scene.begin(1 << 20, b"and no more").await;
     scene.session.set_rate(Some(1_000_000));
     scene.session.offer(transfer(1, 1 << 20).0);
@@ -446,11 +446,11 @@ async fn the_end_of_a_block_does_not_wait_for_all_of_a_long_bundle_behind_it() {
         room_bytes: 10_000,
     };
     scene.say(Message::Coded(open)).await;
-    // It has no answer.
+    // The hub does not answer.
     tokio::time::sleep(Duration::from_secs(2)).await;
     scene.session.set_rate(Some(250_000));
     scene.session.offer(transfer(1, 5_000).0);
-    // There is no room for it as symbols, and it takes 32 s.
+    // There is no room for it as symbols, and as a stream it takes 32 s.
     let piece = transfer(2, 64 << 10).1;
     let long = Transfer::new(2, vec![piece; 16]);
     scene.session.offer(long);
@@ -464,11 +464,11 @@ async fn the_end_of_a_block_does_not_wait_for_all_of_a_long_bundle_behind_it() {
     assert!(sent.is_ok(), "what is lost of the first is never asked for");
 }
 
-/// What goes between a terminal and a hub by somebody on the way, who sends what comes
-/// from the terminal on from another address of his own, as well.
+/// An attacker between a terminal and a hub: it relays all packets, and also sends the
+/// terminal's packets from another address of its own.
 struct Spoofer {
     address: SocketAddr,
-    /// Bytes that the hub has sent to the other address.
+    /// Bytes that the hub has sent to that address.
     led_away: Arc<AtomicUsize>,
     spoofed: Arc<AtomicUsize>,
     is_on: Arc<AtomicBool>,
@@ -496,7 +496,7 @@ impl Spoofer {
                     Ok((length, from)) = near.recv_from(&mut up) => {
                         terminal = Some(from);
                         if is_on.load(Relaxed) {
-                            // It overtakes the terminal's own.
+                            // The copy overtakes the terminal's own packet.
                             let _ = other.send_to(&up[..length], hub).await;
                             spoofed.fetch_add(length, Relaxed);
                         }
@@ -528,7 +528,7 @@ async fn who_sends_from_another_address_leads_little_there_and_holds_up_nothing_
     let (id, _, session) = far.up().await;
     far.ready(id).await;
     spoofer.is_on.store(true, Relaxed);
-    // While somebody on the way overtakes all packets, he decides what arrives.
+    // An attacker on the path that overtakes all packets decides what arrives.
     session.offer(transfer(1, 3_000_000).0);
     let is_heard = async {
         while spoofer.spoofed.load(Relaxed) == 0 {
@@ -541,7 +541,8 @@ async fn who_sends_from_another_address_leads_little_there_and_holds_up_nothing_
     spoofer.is_on.store(false, Relaxed);
     assert_eq!(far.finished().await, (1, Outcome::Acknowledged));
     let (away, spoofed) = (&spoofer.led_away, &spoofer.spoofed);
-    // Three times what came from there (RFC 9000, 8.1), and far less than the bundle.
+    // At most three times what came from that address (RFC 9000, 8.1), and far less than
+    // the bundle.
     let (away, spoofed) = (away.load(Relaxed), spoofed.load(Relaxed));
     assert!(away < 3_000_000 / 2, "{away} bytes for {spoofed}");
     dialer.shutdown().await;

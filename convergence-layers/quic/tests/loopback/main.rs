@@ -19,7 +19,7 @@ use underpass_quic::{Dialer, DialerConfig, Listener, ListenerConfig, SessionDefa
 use underpass_cla_testing::node::TestNode;
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
-/// What the sessions of test node `number` have in common.
+/// The common settings of the sessions of test node `number`.
 fn defaults(number: u32) -> SessionDefaults {
     let ids = Arc::new(AtomicU64::new(1));
     SessionDefaults {

@@ -1,4 +1,4 @@
-//! Bundles that wait until there is room for them.
+//! Bundles that wait for room.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use underpass_cla_testing::node::TestNode;
 
 const A_WHILE: Duration = Duration::from_millis(500);
 
-/// A hub at which bundles wait for room as long as it takes, and a peer of its.
+/// A hub where bundles wait for room for any time, and a peer of it.
 async fn scene(configure: impl FnOnce(&mut ListenerConfig)) -> Scene {
     let waits = |hub: &mut ListenerConfig| {
         hub.session.room_timeout = 2 * PATIENCE;
@@ -21,13 +21,13 @@ async fn scene(configure: impl FnOnce(&mut ListenerConfig)) -> Scene {
     Scene::at(TestNode::new(), None, waits).await
 }
 
-/// Begins bundles that take all room: of five times 4 MiB.
+/// Begins bundles that take all room: five of 4 MiB.
 async fn fill(scene: &Scene) -> Vec<SendStream> {
     let mut claimed = Vec::new();
     for _ in 0..5 {
         claimed.push(scene.begin(4 << 20, b"x").await);
     }
-    // Their beginnings are read.
+    // Time for the hub to read their beginnings.
     tokio::time::sleep(A_WHILE).await;
     claimed
 }
@@ -56,7 +56,7 @@ async fn two_bundles_that_come_at_once_and_have_no_room_together_both_arrive() {
     let mut scene = scene(|hub| {
         hub.session.transfer_mru_bytes = 20 << 20;
         hub.session.whole_mru_bytes = 20 << 20;
-        // In all there is room for 24 MiB.
+        // There is room for 24 MiB in all.
         hub.session.receive_window_bytes = 2 << 20;
     })
     .await;

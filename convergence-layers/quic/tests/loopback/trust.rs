@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Which peers are accepted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::{Pair, hub, terminal};
 use underpass_cla_testing::node::TestNode;
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
-/// A terminal dials a hub that does not want it, or the other way round: the
-/// reason that the terminal gives.
+/// A terminal dials a hub, and one of them refuses the other; returns the reason that the
+/// terminal gives.
 async fn refused(
     change: impl FnOnce(&Ca, &mut underpass_quic::ListenerConfig, &mut underpass_quic::DialerConfig),
 ) -> String {
@@ -90,9 +90,9 @@ async fn a_hub_that_is_another_node_is_refused() {
     assert!(reason.contains("ipn:2.0"), "{reason}");
 }
 
-/// A peer that would send early data: the hub gives it no ticket for that, so what was
-/// recorded of one session cannot be replayed into another, and each handshake shows the
-/// peer's certificate anew.
+/// A peer that would send early data. The hub gives it no ticket for that: so nobody can
+/// replay a recorded session into another one, and each handshake shows the peer's
+/// certificate anew.
 #[tokio::test]
 async fn early_data_is_neither_offered_nor_taken() {
     let ca = Ca::new();
@@ -121,7 +121,7 @@ async fn early_data_is_neither_offered_nor_taken() {
     Message::Hello(hello_of("ipn:1.0")).encode(&mut hello);
     control.write_all(&hello).await.expect("a connection");
     far.up().await;
-    // A ticket would have come with the hub's first messages.
+    // A ticket would have arrived with the hub's first messages.
     sleep(Duration::from_millis(200)).await;
     let Err(again) = connect().into_0rtt() else {
         panic!("there is a ticket for early data");
@@ -131,7 +131,7 @@ async fn early_data_is_neither_offered_nor_taken() {
     let Err(again) = connect().into_0rtt() else {
         panic!("there is a ticket for early data");
     };
-    // The client learns of it with the first bytes that it wants to send.
+    // The client learns of the refusal with the first bytes that it tries to send.
     let refused = match again.await {
         Err(_) => true,
         Ok(connection) => timeout(Duration::from_secs(15), connection.closed())

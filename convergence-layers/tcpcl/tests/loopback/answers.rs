@@ -1,4 +1,4 @@
-//! What a session answers, over a stream in memory: all of it is there at once.
+//! What a session answers, over a stream in memory where all input is available at once.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ const ACK_BYTES: usize = 18;
 /// For each write, the bytes that were read before it.
 type Writes = Arc<Mutex<Vec<usize>>>;
 
-/// An end of a stream in memory, of which a read gives a piece at most.
+/// One end of a stream in memory, whose reads return at most one piece.
 struct Counted {
     stream: DuplexStream,
     piece: usize,
@@ -113,8 +113,8 @@ impl Socket for NoSocket {
     }
 }
 
-/// A session that is up, and reads nothing until it is used, then a piece at once at most;
-/// its peer, and what it writes from now on.
+/// A session that is up; it reads nothing until it is used, and then at most one piece at
+/// a time. Returns also its peer, and what it writes from then on.
 async fn session(piece: usize) -> (TestNode, DuplexStream, Writes) {
     let mut at_hub = TestNode::new();
     at_hub.uses_sessions(false);
@@ -178,7 +178,8 @@ async fn segments_that_are_there_are_acknowledged_by_one_write() {
     assert_eq!(writes.len(), 1);
 }
 
-/// Of so small pieces the runtime lets a task read 128 KiB in a turn, and then write nothing.
+/// With pieces this small, the runtime lets a task read 128 KiB in a turn and then write
+/// nothing.
 #[tokio::test]
 async fn a_peer_that_sends_without_a_pause_is_answered_before_it_makes_one() {
     const BYTES: usize = 150_000;

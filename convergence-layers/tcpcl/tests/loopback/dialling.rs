@@ -13,7 +13,7 @@ use underpass_cla_testing::node::TestNode;
 
 const CONTACT: &[u8] = b"dtn!\x04\0";
 
-/// A dialler and where it dials, the first connection that it has begun, and the next one.
+/// A dialler with its listener, the first connection that it began, and the next one.
 async fn two_begun(at_terminal: &TestNode) -> ((Dialer, TcpListener), TcpStream, TcpStream) {
     let peer = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let config = terminal(peer.local_addr().expect("bound"));
@@ -26,7 +26,7 @@ async fn two_begun(at_terminal: &TestNode) -> ((Dialer, TcpListener), TcpStream,
 
 /// Checks that the dialler goes on with a connection once it has seen the end of another.
 async fn goes_on(mut newer: TcpStream) {
-    // Long enough for it to see that.
+    // Long enough for the dialler to see the end.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let mut contact = [0; 6];
     newer.read_exact(&mut contact).await.expect("a header");
@@ -48,7 +48,7 @@ async fn the_end_of_an_old_connection_does_not_take_a_newer_one_with_it() {
 async fn the_last_answer_of_a_dead_peer_does_not_take_a_newer_connection_with_it() {
     let at_terminal = TestNode::new();
     let (_dials, mut old, newer) = two_begun(&at_terminal).await;
-    // As the kernel sends it of a peer that was killed: answer and end come together.
+    // As the kernel sends it for a peer that was killed: answer and end arrive together.
     SockRef::from(&old).set_tcp_cork(true).expect("corked");
     let mut contact = [0; 6];
     old.read_exact(&mut contact).await.expect("a header");

@@ -20,7 +20,7 @@ use std::time::Duration;
 use underpass_backoff::Backoff;
 use underpass_tcpcl::{DialerConfig, ListenerConfig, SessionDefaults};
 
-/// What the sessions of test node `number` have in common.
+/// The common settings of the sessions of test node `number`.
 fn defaults(number: u32) -> SessionDefaults {
     let ids = Arc::new(AtomicU64::new(1));
     let node_id = format!("ipn:{number}.0");

@@ -1,4 +1,4 @@
-//! Sessions over MPTCP, and what becomes of them where one side has none.
+//! Sessions over MPTCP, and sessions where one side does not have it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use underpass_tcpcl::{Dialer, DialerConfig, Listener, ListenerConfig};
 
 use super::{hub, terminal};
 
-/// Whether the kernel has MPTCP; else the test is skipped.
+/// Whether the kernel has MPTCP; otherwise the test is skipped.
 fn has_mptcp() -> bool {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP));
     if let Err(error) = &socket {
@@ -98,7 +98,7 @@ async fn without_mptcp_at_either_side_a_session_is_one_of_tcp() {
     }
 }
 
-/// The kernel does not pace MPTCP; what is written has to keep to the rate.
+/// The kernel does not pace MPTCP, so the session's writes have to keep to the rate.
 #[tokio::test]
 async fn of_a_rate_of_zero_nothing_is_sent_over_mptcp_until_it_is_lifted() {
     if !has_mptcp() {

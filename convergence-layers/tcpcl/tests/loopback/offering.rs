@@ -1,4 +1,4 @@
-//! Peers that end a session at its extension items.
+//! Peers that end a session because of its extension items.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const INIT: &[u8] = b"\x07\0\x1e\0\0\0\0\0\x10\0\0\0\0\0\0\0\x10\0\0\0\x07ipn:9.
 /// which are its last four.
 const INIT_BYTES: usize = 1 + 2 + 8 + 8 + 2 + 7 + 4;
 
-/// Speaks as dtn7-rs does: its own SESS_INIT first. Returns the connection if
-/// the peer offers no items, and ends it otherwise.
+/// Behaves as dtn7-rs: sends its own SESS_INIT first. Returns the connection if the peer
+/// offers no items; otherwise ends it.
 async fn accept(peer: &TcpListener) -> Option<TcpStream> {
     let (mut socket, _) = peer.accept().await.expect("a connection");
     let mut contact = [0; 6];
@@ -55,7 +55,7 @@ async fn a_peer_that_ends_sessions_with_items_is_dialled_without() {
     let up = tokio::time::timeout(Duration::from_secs(60), up).await;
     up.expect("the session without items does not come up");
     assert!(dialer.status().without_items);
-    // One session is all that it gets.
+    // It gets one session only.
     assert_eq!(
         dialer.status().lanes[&Some(Class(3))].active,
         SlotStatus::Down

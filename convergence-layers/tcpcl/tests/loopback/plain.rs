@@ -10,7 +10,7 @@ use super::{hub, terminal};
 use underpass_cla_testing::node::{TestNode, transfer};
 
 const CONTACT: &[u8] = b"dtn!\x04\0";
-/// What a peer without extensions says first.
+/// The first bytes of a peer without extensions.
 pub(super) const CONTACT_AND_INIT: &[u8] = b"dtn!\x04\0\
     \x07\0\x1e\0\0\0\0\0\x10\0\0\0\0\0\0\0\x10\0\0\0\x07ipn:9.0\0\0\0\0";
 
@@ -57,7 +57,7 @@ async fn small_bundles_are_written_together() {
     for whole in wholes {
         assert!(at_hub.received().await.1 == whole);
     }
-    // Many at once; what is read of acknowledgements counts, too.
+    // Many at once; reading acknowledgements counts too.
     let moves = moved.count();
     assert!(moves < bundles, "{moves} writes and reads");
 }
@@ -78,7 +78,7 @@ async fn larger_bundles_are_written_together_where_no_rate_is_set() {
     for whole in wholes {
         assert!(at_hub.received().await.1 == whole);
     }
-    // Four at once; what is read of acknowledgements counts, too.
+    // Four at once; reading acknowledgements counts too.
     let moves = moved.count();
     assert!(moves < bundles, "{moves} writes and reads");
 }
@@ -196,7 +196,7 @@ async fn a_handshake_that_is_lost_does_not_hold_up_the_next() {
     drop(dialer);
 }
 
-/// A listener that has places for two contacts of each source.
+/// A listener with room for two contacts of each source.
 fn with_two_contacts_of_a_source() -> (TestNode, Listener) {
     let at_hub = TestNode::new();
     let config = ListenerConfig {
@@ -247,7 +247,7 @@ async fn contacts_that_say_nothing_keep_out_nobody_who_does() {
     assert!(closed.is_err(), "there is a place for it");
 }
 
-/// Whether the listener has closed a connection without a word.
+/// Whether the listener has closed a connection without sending anything.
 async fn at_hub_is_silent(peer: &mut TcpStream) -> bool {
     !matches!(peer.read(&mut [0; 6]).await, Ok(1..))
 }
@@ -340,7 +340,7 @@ async fn a_peer_that_does_not_read_slows_its_sender_only() {
     at_terminal.ready(id).await;
     session.offer(transfer(0, 900_000).0);
     let mut offered = 1u64;
-    // The kernel takes some; then the session is not ready any more.
+    // The kernel takes some of it; then the session is no longer ready.
     while at_terminal.try_ready(id, Duration::from_millis(300)).await {
         session.offer(transfer(offered, 900_000).0);
         offered += 1;

@@ -1,4 +1,4 @@
-//! Sessions in whose place the node wants others.
+//! Sessions that the node wants to replace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use underpass_cla_testing::node::{TestNode, transfer};
 /// Long enough for a session on the loopback to come up.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-/// A dialer of one class whose two sessions are up, and both.
+/// A dialer of one class whose two sessions are up, and these sessions.
 async fn two_up(
     listener: &Listener,
     at_terminal: &mut TestNode,
@@ -60,7 +60,7 @@ async fn both_sessions_of_a_class_are_replaced_if_both_are_to_be() {
     }
     tokio::time::sleep(A_WHILE).await;
     assert!(at_terminal.never_up());
-    // What has replaced them is replaced itself when it ends.
+    // The sessions that have replaced them are replaced too when they end.
     first.abort("the test breaks it");
     at_terminal.up().await;
 }

@@ -7,8 +7,8 @@ use super::{hub, terminal};
 use underpass_cla_testing::node::{TestNode, transfer};
 
 const BYTES: usize = 5 << 20;
-/// So the whole takes 2.5 s: when its first part has arrived, the rest is still to come, even
-/// if other programs hold this one up.
+/// At this rate the whole bundle takes 2.5 s: when its first part has arrived, the rest
+/// is still to come, even if other programs delay this one.
 const RATE: u64 = 16_000_000;
 
 /// A hub and a terminal with an active and a standby session.

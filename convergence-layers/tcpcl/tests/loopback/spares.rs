@@ -15,7 +15,7 @@ use underpass_cla_testing::node::TestNode;
 const CONTACT: &[u8] = b"dtn!\x04\0";
 const INIT: &[u8] = b"\x07\0\x1e\0\0\0\0\0\x10\0\0\0\0\0\0\0\x10\0\0\0\x07ipn:9.0\0\0\0\0";
 
-/// Long enough for a connection on the loopback, and for what follows on it.
+/// Long enough for a connection on the loopback and what follows on it.
 const A_WHILE: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,7 +24,7 @@ async fn accept(peer: &TcpListener) -> TcpStream {
     accepted.expect("nothing is begun").expect("a connection").0
 }
 
-/// Answers as a peer without extensions, and reads what is said first.
+/// Answers as a peer without extensions, and reads the dialer's first message.
 async fn answer(socket: &mut TcpStream) {
     let mut contact = [0; 6];
     socket.read_exact(&mut contact).await.expect("a header");
@@ -33,24 +33,25 @@ async fn answer(socket: &mut TcpStream) {
     socket.write_all(INIT).await.expect("sent");
 }
 
-/// Whether nothing is begun for a while.
+/// Whether no connection is begun for a while.
 async fn is_quiet(peer: &TcpListener) -> bool {
     timeout(A_WHILE, peer.accept()).await.is_err()
 }
 
-/// A dialer, the peer's end of its session, and its own.
+/// A dialer, the peer's end of its session, and its own end.
 async fn begun(
     peer: &TcpListener,
     at_terminal: &mut TestNode,
 ) -> (Dialer, TcpStream, Arc<dyn Session>) {
     let mut config = terminal(peer.local_addr().expect("bound"));
-    // Far more than a connection on the loopback takes, so one is through before the next.
+    // Far longer than a connection on the loopback takes, so one is complete before the
+    // next.
     config.backoff.base = Duration::from_millis(200);
     let dialer = Dialer::spawn(config, at_terminal.node.clone());
     let mut socket = accept(peer).await;
     answer(&mut socket).await;
     let (_, _, session) = at_terminal.up().await;
-    // It may have begun another one while it waited for the answer.
+    // The dialer may have begun another one while it waited for the answer.
     while !is_quiet(peer).await {}
     (dialer, socket, session)
 }
@@ -92,7 +93,7 @@ async fn a_link_that_is_back_with_its_session_has_no_use_for_it() {
     let ended = timeout(PATIENCE, spare.read_to_end(&mut said)).await;
     assert_eq!(ended.expect("it stays").expect("an end in order"), 0);
     assert!(is_quiet(&peer).await);
-    // The next blockage has another one.
+    // The next blockage gets another connection.
     session.suspend(true);
     accept(&peer).await;
 }
@@ -120,7 +121,7 @@ async fn a_dialer_that_is_held_keeps_none() {
     let mut spare = accept(&peer).await;
     dialer.hold(true);
     let mut said = Vec::new();
-    // Sooner than one that nobody has a use for.
+    // This is sooner than for a connection that is never needed.
     let ended = timeout(Duration::from_secs(2), spare.read_to_end(&mut said)).await;
     assert_eq!(ended.expect("it stays").expect("an end in order"), 0);
     assert!(is_quiet(&peer).await);

@@ -1,4 +1,4 @@
-//! Who may talk to whom.
+//! Which peers are accepted.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use super::{hub, terminal};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
-/// What a dialer says of the hub's certificate.
+/// A dialer's error for the hub's certificate.
 const REFUSED_HERE: &str = "certificate is refused";
 /// The alert for a certificate path that is not valid (RFC 9174, 4.4.4).
 const REFUSED_THERE: &str = "BadCertificate";
@@ -85,7 +85,7 @@ async fn certified_nodes_exchange_bundles() {
     assert_eq!(at_terminal.down().await.1, Down::Closed);
 }
 
-/// Forwards connections; of what comes from who dials, as long as there is `room`.
+/// Relays connections; passes on what the dialer sends only while there is `room`.
 async fn relay(listener: TcpListener, to: SocketAddr, room: Arc<AtomicUsize>) {
     while let Ok((near, _)) = listener.accept().await {
         let far = TcpStream::connect(to).await.expect("the hub listens");
@@ -239,7 +239,7 @@ async fn sessions_end_with_the_certificate_of_either_side() {
     let config = terminal_with_tls(&listener, &ca, "ipn:1.0", Naming::OtherName);
     let dialer = Dialer::spawn(config, at_terminal.node.clone());
     at_hub.up().await;
-    // Test certificates are good from 1975 to 4096.
+    // Test certificates are valid from 1975 to 4096.
     assert_eq!(listener.registry().close_ended(1_800_000_000), 0);
     assert_eq!(listener.registry().close_ended(67_100_000_000), 1);
     let (_, why) = at_hub.down().await;
@@ -288,7 +288,8 @@ async fn a_client_without_tls_hello_is_cut_off() {
     assert!(at_hub.never_up());
 }
 
-/// A contact that has spoken and waits for TLS; none if the listener closes it at once.
+/// A contact that has sent its header and waits for TLS; none if the listener closes it
+/// at once.
 async fn waiting(listener: &Listener) -> Option<TcpStream> {
     let tcp = TcpStream::connect(listener.local_addr()).await;
     let mut tcp = tcp.expect("it listens");

@@ -19,10 +19,10 @@ use underpass_cla_testing::node::TestNode;
 
 const BUNDLE_BYTES: usize = 64 << 10;
 const BUNDLES: usize = 128;
-/// One turn's 512 KiB, the read that ends it, and what was there of a bundle before.
+/// One turn's 512 KiB, the read that ends it, and the earlier part of a bundle.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Counts the bytes of bundles that come.
+/// Counts the bytes of bundles that arrive.
 struct Counting {
     node: Arc<dyn Node>,
     bytes: AtomicUsize,
@@ -63,8 +63,8 @@ impl Node for Counting {
     }
 }
 
-/// A task that has its turn again and again until all bundles are there; the most that
-/// came between two of its turns.
+/// A task that takes turn after turn until all bundles have arrived; returns the most
+/// bytes that came between two of its turns.
 async fn most_between_turns(counting: Arc<Counting>) -> usize {
     let (mut most, mut all) = (0, 0);
     poll_fn(|cx| {
@@ -83,7 +83,7 @@ async fn most_between_turns(counting: Arc<Counting>) -> usize {
 #[tokio::test]
 async fn a_peer_that_sends_without_a_pause_leaves_others_their_turns() {
     let mut at_hub = TestNode::new();
-    // What has come until the session is used is read without a pause, if it may be.
+    // Bytes that arrive before the session is used may be read without a pause.
     at_hub.uses_sessions(false);
     let counting = Arc::new(Counting {
         node: at_hub.node.clone(),
@@ -104,7 +104,7 @@ async fn a_peer_that_sends_without_a_pause_leaves_others_their_turns() {
         peer.write_all(&bundles).await.expect("taken");
         peer
     });
-    // It has sent as much as the kernel takes.
+    // By then the peer has sent as much as the kernel takes.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let others = tokio::spawn(most_between_turns(counting));
     at_hub.uses_sessions(true);

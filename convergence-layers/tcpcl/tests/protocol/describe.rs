@@ -1,9 +1,9 @@
-//! A stream in words, as the recorded sessions' list puts it.
+//! Describes a stream in the words of the list of recorded sessions.
 
 use underpass_tcpcl::wire::{ContactHeader, Decoder, ExtensionList, Frame, Limits};
 
-/// The messages of `bytes`, which begin with a contact header if `contact` is
-/// set, and what is left over.
+/// The messages of `bytes`, which begin with a contact header if `contact` is set, and
+/// the remaining bytes.
 pub fn describe(bytes: &[u8], contact: bool) -> (Vec<String>, usize) {
     let mut words = Vec::new();
     let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! Keepalives: ours every 10 s, the peer's every 30 s, so 10 s hold.
+//! Keepalives: we offer 10 s and the peer 30 s, so 10 s is agreed.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn a_sign_is_asked_for_at_once_by_a_keepalive() {
     session.pass(5 * SECOND);
     session.core.ask(session.now);
     assert_eq!(session.sent(), ["KEEPALIVE"]);
-    // It counts as one.
+    // Any message counts as a keepalive.
     session.pass(7 * SECOND);
     assert!(session.sent().is_empty());
     session.core.close(session.now, TermReason::Unknown);
@@ -105,7 +105,7 @@ fn a_peer_whose_bytes_are_not_taken_is_not_silent() {
         session.core.handle_timeout(session.now);
         assert!(session.core.poll_timeout() > Some(session.now));
     }
-    // What it has sent meanwhile is taken now.
+    // The peer's messages of the meantime are handled now.
     session.pass(Duration::ZERO);
     session.hear(&bytes[taken..]);
     assert_eq!(session.closed(), None);
@@ -145,7 +145,7 @@ fn an_interval_of_zero_on_either_side_switches_them_off() {
     assert_eq!(session.closed(), None);
 }
 
-/// A session on which 150 s were agreed, with a peer that says this.
+/// A session that has agreed on 150 s, with a peer that has these extensions.
 fn sparing(extensions: Vec<ExtensionItem>) -> AgainstPeer {
     let mut session = AgainstPeer::connected(SessionConfig {
         keepalive_s: 150,
@@ -161,7 +161,7 @@ fn sparing(extensions: Vec<ExtensionItem>) -> AgainstPeer {
     session
 }
 
-/// The same with a peer of ours.
+/// The same with a peer that is also an Underpass node.
 fn sparing_with_ours() -> AgainstPeer {
     let label = Label {
         class: Class(3),

@@ -1,4 +1,5 @@
-//! Bundles that are too long for memory: taken apart, and read as they are sent.
+//! Bundles that are too long for memory: received in pieces, and read while they are
+//! sent.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ const START: u8 = 2;
 const PIECE: usize = 256 << 10;
 const LONG: usize = 1 << 20;
 
-/// A session that takes bundles of 1 MiB apart, and 4000 bytes into memory.
+/// A session that receives bundles of up to 1 MiB in pieces, and of up to 4000 bytes in
+/// memory.
 fn receiving() -> AgainstPeer {
     let mut session = AgainstPeer::connected(SessionConfig {
         segment_mru_bytes: LONG as u64,
@@ -34,7 +36,7 @@ fn length(bytes: usize) -> ExtensionItem {
     item(1, TRANSFER_LENGTH, &(bytes as u64).to_be_bytes())
 }
 
-/// Gives the session bytes, as far as it takes them, and tells how many.
+/// Gives the session as many bytes as it takes, and returns their number.
 fn give(session: &mut AgainstPeer, bytes: &[u8]) -> usize {
     session.core.handle_input(session.now, bytes)
 }
@@ -57,7 +59,7 @@ fn what_is_taken_apart_waits_in_pieces_and_holds_the_peer_up() {
             break last;
         }
         if session.core.has_piece() {
-            // Nothing more is taken until somebody has the piece.
+            // The session takes no more until the piece is taken from it.
             assert_eq!(give(&mut session, &bytes[given..]), 0);
             let piece = session.core.take_piece().expect("it waits");
             assert!(piece.len() < PIECE + 100_000);
@@ -91,7 +93,7 @@ fn what_is_refused_in_its_middle_passes_by() {
 #[test]
 fn a_length_that_is_not_announced_or_lies_is_not_taken() {
     let mut session = receiving();
-    // More comes than memory takes.
+    // More arrives than memory may hold.
     session.hear(&segment(START, 1, &[], 3000));
     session.hear(&segment(0, 1, &[], 3000));
     assert_eq!(
@@ -99,7 +101,7 @@ fn a_length_that_is_not_announced_or_lies_is_not_taken() {
         ["ACK flags 2 id 1 len 3000", "REFUSE reason 4 id 1"]
     );
     session.hear(&segment(END, 1, &[], 1));
-    // More comes than was announced.
+    // More arrives than was announced.
     let first = segment(START, 2, &[length(5000)], 4000);
     let given = give(&mut session, &first);
     session.core.poll_event();
@@ -110,7 +112,7 @@ fn a_length_that_is_not_announced_or_lies_is_not_taken() {
         session.sent(),
         ["ACK flags 2 id 2 len 4000", "REFUSE reason 4 id 2"]
     );
-    // More than any transfer may have is announced.
+    // The announced length is more than any transfer may have.
     session.hear(&segment(START, 3, &[length(LONG + 1)], 10));
     assert_eq!(session.sent(), ["REFUSE reason 4 id 3"]);
 }
@@ -139,7 +141,7 @@ fn transfer(file: Arc<PayloadFile>, resume: Option<Resume>) -> Transfer {
     }
 }
 
-/// Reads what is wanted, as the shell does.
+/// Reads what the session asks for, as the shell does.
 fn read(session: &mut AgainstPeer) {
     while let Some(wanted) = session.core.wanted() {
         let mut part = vec![0; wanted.bytes];

@@ -176,7 +176,7 @@ fn a_side_learns_by_when_the_process_before_its_peers_was_over() {
     let over_by = said.expect("it was said");
     let margin = Duration::from_millis(600);
     assert!(since <= over_by && over_by <= since + margin);
-    // What the peer has said is not said back.
+    // The session does not repeat what the peer has said.
     assert_eq!(pair.passive.established().former_over_by, None);
 }
 

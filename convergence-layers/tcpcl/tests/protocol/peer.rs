@@ -1,4 +1,4 @@
-//! A session against a peer whose every byte the test writes.
+//! A session against a peer whose bytes the test writes.
 
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ pub fn refuse(reason: u8, id: u64) -> Vec<u8> {
 }
 
 impl AgainstPeer {
-    /// A connection on which nothing was said.
+    /// A connection on which nothing was sent yet.
     pub fn connected(config: SessionConfig) -> Self {
         let now = Instant::now();
         Self {
@@ -102,7 +102,7 @@ impl AgainstPeer {
         session
     }
 
-    /// The peer's bytes arrive; questions are answered by `verdict`.
+    /// The peer's bytes arrive; `verdict` answers the session's questions.
     pub fn hear(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
         loop {

@@ -1,4 +1,4 @@
-//! Laws.
+//! Properties that hold for all inputs.
 
 use proptest::prelude::*;
 use underpass_tcpcl::exercise;

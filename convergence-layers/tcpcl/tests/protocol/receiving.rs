@@ -243,7 +243,7 @@ fn with_long_segments() -> AgainstPeer {
     session
 }
 
-/// Else their data would be read to another place first, and copied.
+/// Otherwise their data would be read to another place first, and copied.
 #[test]
 fn little_is_read_before_the_data_of_long_segments() {
     const HEADS: usize = 4 << 10;

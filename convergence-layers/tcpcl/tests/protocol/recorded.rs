@@ -29,7 +29,7 @@ fn recordings(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// What the list beside the recordings says of a file.
+/// The lines about a file in the list beside the recordings.
 fn listed(readme: &str, file: &Path) -> Vec<String> {
     let sender = file.parent().and_then(Path::file_name).expect("a folder");
     let section = format!("## {}/", sender.to_string_lossy());
@@ -90,8 +90,8 @@ fn a_recorded_session_of_version_3_is_refused_for_its_version() {
     }
 }
 
-/// Both ends of the sessions s1 to s4: the bytes of each with what the other one
-/// said to them, in words.
+/// Both ends of the sessions s1 to s4: the bytes of each, and in words what the other end
+/// answered.
 fn conversations(folder: &Path) -> Vec<(String, Role, Vec<u8>, Vec<String>)> {
     let recordings = recordings(folder);
     let mut found = Vec::new();
@@ -113,7 +113,7 @@ fn conversations(folder: &Path) -> Vec<(String, Role, Vec<u8>, Vec<String>)> {
     found
 }
 
-/// Those messages of a stream in words that begin so.
+/// The messages in words that begin with `kind`.
 fn only(words: &[String], kind: &str) -> Vec<String> {
     let mut words = words.to_vec();
     words.retain(|word| word.starts_with(kind));
@@ -142,7 +142,7 @@ fn we_cut_a_bundle_as_hdtn_did_for_the_same_peer() {
             .into_iter()
             .filter(|word| word.contains(" id 0 "))
             .collect();
-        // Hardy does not say how long a transfer is.
+        // Hardy does not announce the length of a transfer.
         if !theirs.iter().any(|word| word.contains("extlen")) {
             continue;
         }
@@ -156,7 +156,7 @@ fn we_cut_a_bundle_as_hdtn_did_for_the_same_peer() {
         session.hear(&bytes[..opening_bytes(&bytes)]);
         session.offer(1, whole);
         let (words, _) = describe(&session.output(), true);
-        // That item is critical where HDTN sends it, and not where we do.
+        // HDTN sends that item as critical; we do not.
         let expected: Vec<String> = theirs
             .iter()
             .map(|word| word.replace("extlen 13 01", "extlen 13 00"))
@@ -167,7 +167,7 @@ fn we_cut_a_bundle_as_hdtn_did_for_the_same_peer() {
     assert_eq!(compared, 2);
 }
 
-/// How long contact header and SESS_INIT are at the beginning of a stream.
+/// The length of the contact header and SESS_INIT at the start of a stream.
 fn opening_bytes(bytes: &[u8]) -> usize {
     // SESS_INIT: type, keepalive, two MRUs, the node id with its length, no items.
     const CONTACT: usize = 6;
@@ -179,7 +179,8 @@ fn opening_bytes(bytes: &[u8]) -> usize {
     end
 }
 
-/// Bundles received from a recorded peer, and how the session ended by itself.
+/// The number of bundles received from a recorded peer, and how the session ended by
+/// itself.
 fn play(role: Role, bytes: &[u8]) -> (usize, Option<Down>) {
     let now = Instant::now();
     let mut core = SessionCore::new(SessionConfig::new(role, "ipn:99.0"), now);

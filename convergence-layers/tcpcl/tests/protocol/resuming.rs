@@ -1,4 +1,4 @@
-//! Transfers that break and go on in their middle.
+//! Transfers that break and resume in the middle.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,30 +15,30 @@ use crate::peer::{AgainstPeer, CONTACT, bytes_of, config, item, peer_init, segme
 
 const SENDER: &str = "ipn:1.0";
 
-/// A bundle whose bytes tell their places.
+/// A bundle whose bytes depend on their place.
 fn bundle(length: usize) -> Bytes {
     (0..length).map(|i| (7 * i + 3 + i / 251) as u8).collect()
 }
 
-/// A receiver's store, with a sender that has entered as incarnation 1.
+/// A receiver's store; a sender has registered there as incarnation 1.
 fn store(now: Instant) -> PartialTransfers {
     let mut partial = PartialTransfers::new(PartialLimits::default());
     partial.enter(now, SENDER, 1);
     partial
 }
 
-/// A sender and a receiver on one connection; the receiver's parts are in a
-/// store that outlives it.
+/// A sender and a receiver on one connection. The receiver's parts are in a store that
+/// outlives the connection.
 struct Connection {
     sender: SessionCore,
     receiver: SessionCore,
     now: Instant,
-    /// Bytes on their way to the receiver.
+    /// Bytes in flight to the receiver.
     wire: Vec<u8>,
     back: Vec<u8>,
     outcomes: Vec<(u64, Outcome)>,
     received: Vec<Bytes>,
-    /// Bytes that went over the wire.
+    /// The number of bytes that were carried.
     carried: usize,
 }
 
@@ -134,7 +134,7 @@ impl Connection {
 
     fn hear_back(&mut self) {
         let back = std::mem::take(&mut self.back);
-        // A message that the break has cut is left.
+        // A message that the break has cut is dropped.
         self.sender.handle_input(self.now, &back);
         self.collect();
     }
@@ -148,8 +148,8 @@ impl Connection {
         }
     }
 
-    /// Breaks; so many of the bytes under way arrive before, and so many of
-    /// the answers.
+    /// Breaks the connection; `arriving` of the bytes in flight and `answers` of the
+    /// answers still arrive.
     fn break_after(&mut self, arriving: usize, answers: usize, partial: &mut PartialTransfers) {
         self.collect();
         let arriving: Vec<u8> = self.wire.drain(..arriving.min(self.wire.len())).collect();
@@ -308,12 +308,12 @@ fn a_session_that_ends_begins_no_transfer_anew() {
     assert!(connection.receiver.is_closed());
 }
 
-/// A session on which the peer was told that parts are kept.
+/// A session whose peer was told that parts are kept.
 fn told() -> AgainstPeer {
     told_with(config(Role::Passive))
 }
 
-/// The same, of this configuration.
+/// The same with this configuration.
 fn told_with(config: SessionConfig) -> AgainstPeer {
     let mut session = AgainstPeer::connected(config);
     session.hear(CONTACT);
@@ -346,7 +346,7 @@ fn lengths_and_acknowledgements_count_the_bytes_behind_the_offset() {
     assert_eq!(session.events, [progress]);
 }
 
-/// Sessions of a peer that count together what it leaves half-sent.
+/// Sessions of one peer, whose unfinished transfers count together.
 fn together() -> impl Fn() -> AgainstPeer {
     let unfinished = Arc::<UnfinishedTransfers>::default();
     move || {
@@ -360,7 +360,7 @@ fn together() -> impl Fn() -> AgainstPeer {
     }
 }
 
-/// The head of a segment of so many bytes, none of which follows.
+/// The head of a segment of `length` bytes, without any of them.
 fn head(flags: u8, id: u8, length: u64) -> Vec<u8> {
     let mut head = segment(flags, id, &[], 0);
     let at = head.len() - size_of::<u64>();
@@ -466,7 +466,7 @@ fn parts_that_are_never_asked_for_do_not_pile_up() {
     let mut partial = store(now);
     let part = || BytesMut::from(&bundle(100_000)[..]);
     let mut most = 0;
-    // Each break leaves a part; the transfers behind it go by other keys.
+    // Each break leaves a part; later transfers have other keys.
     for blockage in 0..40 {
         let key = blockage * 1000;
         partial.store(now, SENDER, 1, key, part());
@@ -474,7 +474,7 @@ fn parts_that_are_never_asked_for_do_not_pile_up() {
             partial.complete(SENDER, 1, key + other);
         }
         most = most.max(partial.bytes());
-        // So far its sender may go on with it.
+        // Up to here its sender may resume it.
         assert_eq!(partial.take(now, SENDER, 1, key), Found::Part(part()));
         partial.store(now, SENDER, 1, key, part());
         for other in 0..TRANSFERS {
@@ -499,7 +499,7 @@ fn each_peer_has_room_for_an_equal_part_whatever_others_break_off() {
     for peer in &peers {
         partial.enter(now, peer, 1);
     }
-    // All but the last take all they can, again and again.
+    // All but the last take as much as they can, again and again.
     for key in 0..100 {
         for peer in &peers[..9] {
             partial.store(now, peer, 1, key, part(100));
