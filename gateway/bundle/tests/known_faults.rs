@@ -1,5 +1,5 @@
-//! Bundles that other implementations' issue trackers tell of: what crashed, filled or confused
-//! them does none of that here.
+//! Bundles from other implementations' issue trackers: they crashed, filled or confused
+//! those implementations, and do none of that here.
 
 #[path = "agents/net.rs"]
 #[allow(dead_code, reason = "the agents' tests use it all")]
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 fn count(allocated: usize, freed: usize) {
-    // A thread that ends may free what it has when its counter is gone.
+    // A thread that ends may free memory when its counter is already gone.
     let _ = ALLOCATED.try_with(|counter| {
         let (all, held) = counter.get();
         let held = held + allocated as isize - freed as isize;
@@ -37,17 +37,17 @@ fn count(allocated: usize, freed: usize) {
     });
 }
 
-// SAFETY: every call is the system's allocator's own; counting allocates nothing.
+// SAFETY: every call goes to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
-        // SAFETY: the caller keeps to what `alloc` asks for.
+        // SAFETY: the caller fulfils the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count(0, layout.size());
-        // SAFETY: the caller keeps to what `dealloc` asks for.
+        // SAFETY: the caller fulfils the contract of `dealloc`.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The bytes that a call allocates, and of them those that stay.
+/// The bytes that a call allocates, and how many of them it does not free.
 fn memory<T>(call: impl FnOnce() -> T) -> (T, usize, isize) {
     let before = ALLOCATED.get();
     let value = call();
@@ -83,7 +83,7 @@ fn relay() -> (Agent, Instant) {
     };
     config.routes = vec![
         route(SOURCE..=SOURCE, SOURCE),
-        // Of node 0, too, which nobody is.
+        // This includes node 0, which does not exist.
         route(0..=u64::MAX, DESTINATION),
     ];
     let (mut agent, now) = (Agent::new(config), Instant::now());
@@ -103,13 +103,13 @@ fn decoded(raw: &[u8]) -> Result<Bundle, Malformed> {
     decoded.map_err(|error| error.reason)
 }
 
-/// What the relay sends to a neighbour next.
+/// The next bundle that the relay sends to a neighbour.
 fn next(agent: &mut Agent, now: Instant, to: u64, class: Class) -> Option<Bundle> {
     let offer = agent.next_for(now, NeighbourId(to), class, u64::MAX)?;
     Some(decoded(&offer.chunks.concat()).unwrap())
 }
 
-/// How many status reports wait for the source, which nothing else does.
+/// The number of status reports that wait for the source; nothing else waits for it.
 fn reports(agent: &mut Agent, now: Instant) -> usize {
     let mut count = 0;
     for class in [BULK, Class::SIGNALLING] {
@@ -138,12 +138,12 @@ fn lies() -> Vec<Vec<u8>> {
     lies
 }
 
-/// Known of ION-DTN: an extension block whose content announces a length that is not there had
-/// that much allocated, and what was allocated stayed.
+/// Known of ION-DTN: for an extension block whose content announces a length that does
+/// not follow, it allocated that much, and did not free it.
 #[test]
 fn a_length_that_lies_takes_no_memory() {
     let (mut agent, now) = relay();
-    // What stands before the head that lies, where each kind of block has one.
+    // The bytes in front of the false head, at each place where a block has a head.
     let places: [(u64, &[u8]); 11] = [
         (block_type::PREVIOUS_NODE, &[]),
         (block_type::PREVIOUS_NODE, &[0x82, 0x01]),
@@ -167,8 +167,8 @@ fn a_length_that_lies_takes_no_memory() {
                 named.creation_timestamp = CreationTimestamp::with_time_and_seq(1_000, sent as u64);
                 let raw = bundle(&named, &[block], b"x");
                 sent += raw.len();
-                // Some are passed on as they came: what a block of another's type holds is not
-                // this node's to judge. They go on their way at once.
+                // Some of these are forwarded as they came, since this node need not
+                // judge the content of other block types. They leave at once.
                 let _ = agent.receive(now, NeighbourId(SOURCE), BULK, raw);
                 while let Some(offer) =
                     agent.next_for(now, NeighbourId(DESTINATION), BULK, u64::MAX)
@@ -183,7 +183,7 @@ fn a_length_that_lies_takes_no_memory() {
     assert!(held < 100 * sent as isize, "{held} bytes stay of {sent}");
 }
 
-/// The same of what an administrative record holds, and of the blocks themselves.
+/// The same for the content of administrative records, and for the blocks themselves.
 #[test]
 fn a_record_or_a_block_that_lies_takes_no_memory_and_is_an_error() {
     let (_, allocated, held) = memory(|| {
@@ -210,7 +210,7 @@ fn a_record_or_a_block_that_lies_takes_no_memory_and_is_an_error() {
         let whole = bundle(&onward(), &[], b"x");
         for at in 0..whole.len() {
             for lie in lies() {
-                // In the middle of everything, with nothing behind it.
+                // The false head replaces the rest of the bundle, at any offset.
                 let _ = decoded(&[&whole[..at], &lie].concat()).unwrap_err();
             }
         }
@@ -219,7 +219,7 @@ fn a_record_or_a_block_that_lies_takes_no_memory_and_is_an_error() {
     assert_eq!(held, 0);
 }
 
-/// A bundle with this destination, as the bytes of its CBOR, that asks for what `flags` say.
+/// A bundle with this destination in its CBOR encoding, and these flags.
 fn addressed(destination: &[u8], flags: u64) -> Vec<u8> {
     let fragment = flags & FRAGMENT != 0;
     let mut raw = vec![0x9F, if fragment { 0x8A } else { 0x88 }, 0x07, 0x1A];
@@ -234,14 +234,15 @@ fn addressed(destination: &[u8], flags: u64) -> Vec<u8> {
     if fragment {
         raw.extend([0x00, 0x0A]);
     }
-    // A record of a type that nobody knows, where it is one.
+    // A record of an unknown type, if the bundle is administrative.
     raw.extend([0x85, 0x01, 0x01, 0x00, 0x00, 0x44, 0x82, 0x18, 0x63, 0x00]);
     raw.push(0xFF);
     raw
 }
 
-/// Known of ION-DTN: a bundle whose destination is the null endpoint stopped a node. Written as
-/// `dtn:none` it is refused; written as node 0 it goes nowhere, not even by a route for all nodes.
+/// Known of ION-DTN: a bundle to the null endpoint stopped a node. In the form `dtn:none`
+/// it is refused; in the form of node 0 it goes nowhere, not even by a route for all
+/// nodes.
 #[test]
 fn a_bundle_to_nobody_goes_nowhere() {
     let none = [0x82, 0x01, 0x00];
@@ -285,12 +286,13 @@ fn goes_nowhere(agent: &mut Agent, now: Instant) {
     assert!(!events.any(|event| matches!(event, Event::Deliver(_))));
 }
 
-/// Known of ION-DTN: many extension blocks, some of them without content and some of them security
-/// blocks, ended a node. They are passed on as they came, in the number that is allowed.
+/// Known of ION-DTN: many extension blocks, some of them without content and some of them
+/// security blocks, stopped a node. Here they are forwarded as they came, up to the
+/// allowed number.
 #[test]
 fn many_blocks_and_empty_ones_go_on_as_they_came() {
     let kinds = [192, block_type::BIB, block_type::BCB, 193, 8, 250];
-    // Room for those that a forwarder adds: previous node and age.
+    // There must be room for the blocks that a forwarder adds: previous node and age.
     let most = MAX_BLOCKS - 4;
     for count in [1, most / 2, most] {
         let (mut agent, now) = relay();
@@ -308,8 +310,9 @@ fn many_blocks_and_empty_ones_go_on_as_they_came() {
     }
 }
 
-/// What a relay passes on is a bundle for the next node too, which has the same limits: what has
-/// no room for the blocks that a forwarder adds is deleted, and its source is told.
+/// A bundle that a relay forwards must be valid at the next node too, which has the same
+/// limits: if it has no room for the blocks that a forwarder adds, it is deleted, and its
+/// source is told.
 #[test]
 fn what_would_be_too_much_for_the_next_node_is_not_passed_on() {
     let many = |count| {

@@ -17,7 +17,7 @@ struct Daemon {
     listener: TcpListener,
 }
 
-/// One connection to the daemon.
+/// The daemon's end of one connection.
 struct Module(WebSocketStream<TcpStream>);
 
 impl Daemon {
@@ -99,7 +99,7 @@ async fn bundles_go_both_ways_with_a_daemon() {
     });
     module.say(packet).await;
     assert_eq!(node.received().await.1, whole);
-    // The daemon ends; the node connects to the next one.
+    // The daemon ends the connection; the node connects again.
     drop(module);
     node.down().await;
     let mut module = daemon.module().await;

@@ -21,11 +21,11 @@ fn ltp(local: u64, remote: u64) -> Layer {
     Layer::Ltp { local, remote }
 }
 
-/// The last byte of the loopback addresses of one end, in this process.
+/// Marks the loopback addresses of one end, for this process.
 const ONE: u8 = 64;
-/// The same of the other end.
+/// The same for the other end.
 const TWO: u8 = 128;
-/// The same of a stranger.
+/// The same for a stranger.
 const STRANGER: u8 = 192;
 
 /// The address of this process for `end`.

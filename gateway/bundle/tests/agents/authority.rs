@@ -26,7 +26,7 @@ fn hub() -> Config {
     config
 }
 
-/// A node that writes as it likes: its configuration says who it claims to be.
+/// A node that sends what it likes: its configuration says who it claims to be.
 fn liar(claims: u64, change: impl FnOnce(&mut Config)) -> Net {
     let mut config = node(claims);
     config.routes = vec![Route {
@@ -55,7 +55,7 @@ fn send_to(net: &mut Net, to: u64, report_to: Option<Eid>) -> Offer {
     net.offer(0, 99).unwrap()
 }
 
-/// The first terminal hands a bundle to the hub.
+/// The first terminal gives a bundle to the hub.
 fn hears(hub: &mut Agent, net: &Net, offer: &Offer) -> Result<(), Reject> {
     let raw = offer.chunks.concat().into();
     hub.receive(net.now, NeighbourId(FIRST), BULK, raw)
@@ -82,15 +82,15 @@ fn a_terminal_does_not_speak_for_another_nor_for_the_hub() {
         assert_eq!(outcome, Err(Forgery::Source.into()), "{claims}");
         assert_eq!(forgeries(&mut agent), [(FIRST, Forgery::Source)]);
         assert_eq!(agent.custody(net.now).bundles, 0);
-        // And nobody is told that custody was taken.
+        // And nobody is told that custody was accepted.
         assert_eq!(agent.next_timeout(), None);
     }
 }
 
 #[test]
 fn a_terminal_has_custody_of_its_own_bundles_only() {
-    // The second one's bundle, as the first one sends it on in its own name,
-    // still names the second as custodian.
+    // The second terminal's bundle, forwarded by the first one in its own name, still
+    // names the second as custodian.
     let mut net = liar(FIRST, |_| {});
     let offer = send_to(&mut net, HUB, None);
     let raw = offer.chunks.concat();
@@ -162,8 +162,7 @@ fn a_relay_speaks_for_what_lies_behind_it() {
     assert_eq!(hears(&mut agent, &net, &offer), Err(Forgery::Source.into()));
 }
 
-/// A hub whose contact plan lets bundles of these nodes come by these
-/// neighbours.
+/// A hub whose contact plan allows bundles of these nodes from these neighbours.
 fn hub_with_plan(speakers: &[(u64, &[u64])]) -> Agent {
     let mut agent = Agent::new(hub());
     let speakers = speakers.iter();
@@ -243,7 +242,7 @@ fn a_bundle_that_is_older_than_others_are_kept_goes_on_while_it_lives() {
     config.foreign_lifetime = HOUR;
     let mut agent = Agent::new(config);
     let now = Instant::now();
-    // Two hours old, of three.
+    // The bundle is two hours old, with a lifetime of three.
     let mut old = primary(0, FIRST, ipn(SECOND, SERVICE));
     old.lifetime = 3 * HOUR;
     let age = Extension::new(block_type::BUNDLE_AGE, 2, 0, &[0x1A, 0, 0x6D, 0xDD, 0]);
@@ -278,8 +277,7 @@ fn what_is_kept_for_others_is_kept_for_a_day_at_most() {
     net.finish(0, &offer, Outcome::Acknowledged);
 }
 
-/// A bundle with these endpoints, each as the bytes of its CBOR, and the
-/// custodian that it names.
+/// A bundle with these endpoints, each in its CBOR encoding, and with this custodian.
 fn raw(destination: &[u8], source: &[u8], report_to: &[u8], custodian: &[u8]) -> Bytes {
     let mut raw = vec![0x9F, 0x88, 0x07, 0x00, 0x00];
     for endpoint in [destination, source, report_to] {
@@ -307,7 +305,8 @@ const OF_FIRST: &[u8] = &[0x82, 0x02, 0x82, 0x0A, 0x18, 0x40];
 const OF_HUB: &[u8] = &[0x82, 0x02, 0x82, 0x01, 0x18, 0x40];
 const NULL: &[u8] = &[0x82, 0x01, 0x00];
 
-/// What a hub with a route for all nodes says to the first terminal.
+/// The first terminal sends this bundle to a hub with a route for all nodes: the outcome,
+/// and the hub.
 fn said(raw: Bytes) -> (Result<(), Reject>, Agent) {
     let mut config = hub();
     config.routes.push(Route {
@@ -335,7 +334,7 @@ fn the_default_allocator_written_out_names_the_same_node() {
     let (outcome, mut agent) = said(raw(&to_hub, &written_out, NULL, &written_out));
     assert_eq!(outcome, Ok(()));
     assert!(is_delivered(&mut agent));
-    // So does the hub's own number, which is refused.
+    // The hub's own number as custodian does so too; it is refused.
     for custodian in [OF_FIRST, &to_hub] {
         let (outcome, _) = said(raw(OF_HUB, &to_hub, NULL, custodian));
         assert_eq!(outcome, Err(Forgery::Source.into()));
@@ -357,7 +356,7 @@ fn another_allocators_node_of_the_same_number_is_another_node() {
         let outcome = agent.receive(now, NeighbourId(FIRST), BULK, bundle);
         assert_eq!(outcome, Err(forgery.into()));
     }
-    // The hub of another allocator is not this one: nothing is delivered.
+    // The hub of another allocator is another node: nothing is delivered.
     let other_hub = [0x82, 0x02, 0x83, 0x03, 0x01, 0x18, 0x40];
     let bundle = raw(&other_hub, OF_FIRST, NULL, OF_FIRST);
     let outcome = agent.receive(now, NeighbourId(FIRST), BULK, bundle);
@@ -367,9 +366,8 @@ fn another_allocators_node_of_the_same_number_is_another_node() {
 
 #[test]
 fn what_names_no_node_has_no_neighbour_that_speaks_for_it() {
-    // ipn:!.64, as [2³²−1, 64] and as [0, 2³²−1, 64], means whoever reads it
-    // (RFC 9758): from outside it names nobody. Node number 0 of an allocator
-    // is reserved.
+    // ipn:!.64, as [2³²−1, 64] and as [0, 2³²−1, 64], means the node that reads it (RFC
+    // 9758): from outside it names nobody. Node number 0 of an allocator is reserved.
     let local = [0x82, 0x02, 0x82, 0x1A, 0xFF, 0xFF, 0xFF, 0xFF, 0x18, 0x40];
     let local_written_out = [
         0x82, 0x02, 0x83, 0x00, 0x1A, 0xFF, 0xFF, 0xFF, 0xFF, 0x18, 0x40,
@@ -380,7 +378,7 @@ fn what_names_no_node_has_no_neighbour_that_speaks_for_it() {
         assert_eq!(outcome, Err(Forgery::Source.into()), "{nobody:02x?}");
         let (outcome, _) = said(raw(OF_HUB, OF_FIRST, NULL, nobody));
         assert_eq!(outcome, Err(Forgery::Custodian.into()), "{nobody:02x?}");
-        // As a report-to it costs the report.
+        // As a report-to endpoint it costs only the report.
         let mut reported = raw(OF_HUB, OF_FIRST, nobody, OF_FIRST).to_vec();
         // The flag that asks for reports of delivery, 0x20000, in the primary.
         reported.splice(3..4, [0x1A, 0x00, 0x02, 0x00, 0x00]);
@@ -388,7 +386,7 @@ fn what_names_no_node_has_no_neighbour_that_speaks_for_it() {
         assert_eq!(outcome, Ok(()), "{nobody:02x?}");
         assert_eq!(agent.custody(Instant::now()).bundles, 0, "no report");
         assert!(is_delivered(&mut agent));
-        // As a destination no route leads there.
+        // As a destination it has no route.
         let (outcome, mut agent) = said(raw(nobody, OF_FIRST, NULL, OF_FIRST));
         assert_eq!(outcome, Ok(()), "{nobody:02x?}");
         let events: Vec<Event> = std::iter::from_fn(|| agent.poll_event()).collect();
@@ -399,8 +397,8 @@ fn what_names_no_node_has_no_neighbour_that_speaks_for_it() {
 
 #[test]
 fn node_number_0_is_the_null_endpoint() {
-    // [0, 0], [0, 0, 0], and a service of node 0, are as good as dtn:none:
-    // everybody may say it, and nobody is told anything for it.
+    // [0, 0], [0, 0, 0], and a service of node 0, are equal to dtn:none: anybody may use
+    // them, and nobody gets a report for them.
     let nulls: [&[u8]; 4] = [
         NULL,
         &[0x82, 0x02, 0x82, 0x00, 0x00],

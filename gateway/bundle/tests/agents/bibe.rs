@@ -1,4 +1,4 @@
-//! Custody by bundles in bundles (BIBE), as ION-DTN 4.1.3 has it.
+//! Custody by bundle-in-bundle encapsulation (BIBE), as in ION-DTN 4.1.3.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use underpass_cla::{Class, Outcome};
 
 const ADMINISTRATIVE: u64 = 0x2;
 
-/// A node to whose neighbour bundles under custody go by BIBE.
+/// A node that sends bundles under custody to its neighbour by BIBE.
 fn by_bibe(number: u64, neighbour: u64) -> Config {
     let mut config = node(number);
     config.bibe = [NeighbourId(neighbour)].into();
@@ -28,7 +28,7 @@ fn pair() -> Net {
     Net::of([by_bibe(1, 2), node(2)])
 }
 
-/// A BPDU's transmission, deadline and bundle.
+/// The transmission, deadline and bundle in a BPDU.
 fn opened(bpdu: &Bundle) -> (u64, u64, Bytes) {
     let mut reader = Reader::new(&bpdu.payload);
     assert_eq!(
@@ -75,7 +75,7 @@ fn signal(disposition: u64, runs: &[(u64, u64)]) -> Vec<u8> {
     out
 }
 
-/// An administrative bundle of a node for another one.
+/// An administrative bundle from one node to another.
 fn record(from: u64, to: u64, content: &[u8]) -> Bytes {
     let mut block = primary(ADMINISTRATIVE, from, ipn(to, 0));
     block.source = ipn(from, 0);
@@ -87,7 +87,7 @@ fn hear(net: &mut Net, at: usize, from: u64, raw: Bytes) -> Result<(), Reject> {
     net.agents[at].receive(net.now, NeighbourId(from), BULK, raw)
 }
 
-/// The first node's next bundle, finished by the CL, and its transmission.
+/// The first node's next bundle, which the CL has finished, and its transmission.
 fn sent(net: &mut Net) -> (Offer, u64) {
     let offer = net.offer(0, 2).unwrap();
     let (transmission, ..) = opened(&read(&offer.chunks.concat().into()));
@@ -95,7 +95,7 @@ fn sent(net: &mut Net) -> (Offer, u64) {
     (offer, transmission)
 }
 
-/// What an agent signals to a neighbour next.
+/// The next signal of an agent to a neighbour.
 fn signalled(agent: &mut Agent, now: Instant, to: u64) -> Option<Bundle> {
     let offer = agent.next_for(now, NeighbourId(to), Class::SIGNALLING, u64::MAX)?;
     Some(read(&offer.chunks.concat().into()))
@@ -206,8 +206,8 @@ fn a_recorded_signal_is_read() {
     }
 }
 
-/// Loss of two fifths of everything, and a link that is down at times: each bundle is
-/// delivered once, or its lifetime ends with the sender told.
+/// Two fifths of all bundles are lost, and the link is down at times: each bundle is
+/// delivered once, or its lifetime ends and the sender is told.
 #[test]
 fn what_is_lost_is_sent_again_until_it_is_signalled_or_over() {
     let mut all_released = 0;
@@ -315,7 +315,7 @@ fn a_signal_that_names_what_was_not_sent_counts_for_nothing() {
         &[(first, 0)],
         &[(0, 1)],
         &[(u64::MAX, u64::MAX)],
-        // One lie among the truth.
+        // One false run among true ones.
         &[(first, 1), (last + 1, 1)],
     ] {
         hear(&mut net, 0, 2, record(2, 1, &signal(0, lie))).unwrap();
@@ -343,12 +343,12 @@ fn nobody_else_signals_for_the_neighbour() {
     net.send(0, 2, b"data").unwrap();
     let (_, transmission) = sent(&mut net);
     let runs = [(transmission, 1)];
-    // The third node as itself, and in the second one's name.
+    // The third node signals in its own name, and in the second one's.
     hear(&mut net, 0, 3, record(3, 1, &signal(0, &runs))).unwrap();
     let outcome = hear(&mut net, 0, 3, record(2, 1, &signal(0, &runs)));
     assert_eq!(outcome, Err(Forgery::Source.into()));
     assert_eq!(net.released(0), []);
-    // Nor does the third node have another one signalled to.
+    // Nor does a bundle of the third node cause a signal to another node.
     let inside = bundle(&primary(0, 3, ipn(1, SERVICE)), &[], b"data");
     let outcome = hear(&mut net, 0, 3, record(2, 1, &bpdu(1, &inside)));
     assert_eq!(outcome, Err(Forgery::Source.into()));
@@ -380,13 +380,13 @@ fn a_bpdu_that_is_none_is_refused_with_its_reason() {
     let trailing = [&whole[..], &[0]].concat();
     let outcome = hear(&mut net, 1, 1, record(1, 2, &trailing));
     assert_eq!(outcome, Err(Malformed::Cbor(CborError::WrongCount).into()));
-    // A length of nearly all there is takes no memory.
+    // A length of nearly 2⁶⁴ takes no memory.
     let mut lies = whole[..whole.len() - good.len() - 2].to_vec();
     write_head(&mut lies, BYTES, u64::MAX - 1);
     lies.extend(&good);
     let outcome = hear(&mut net, 1, 1, record(1, 2, &lies));
     assert!(matches!(outcome, Err(Reject::Malformed(_))), "{outcome:?}");
-    // A bundle in a bundle in a bundle, and hundreds of them.
+    // A bundle in a bundle in a bundle, and hundreds of nested ones.
     let mut nested = record(1, 2, &bpdu(1, &record(1, 2, &whole)));
     assert_eq!(
         hear(&mut net, 1, 1, nested.clone()),
@@ -408,7 +408,8 @@ fn a_bpdu_that_is_none_is_refused_with_its_reason() {
 #[test]
 fn what_is_not_taken_is_not_signalled_and_asks_for_nothing_without_a_number() {
     let mut net = pair();
-    // No such service: ION, told so, would send it again at once.
+    // There is no such service. If ION were told so, it would send the bundle again at
+    // once.
     let deaf = bundle(&primary(0, 1, ipn(2, 9)), &[], b"data");
     hear(&mut net, 1, 1, record(1, 2, &bpdu(1, &deaf))).unwrap();
     let good = bundle(&primary(0, 1, ipn(2, SERVICE)), &[], b"data");
@@ -419,7 +420,7 @@ fn what_is_not_taken_is_not_signalled_and_asks_for_nothing_without_a_number() {
     assert_eq!(net.delivered(1), [&b"data"[..]]);
 }
 
-/// Node 1 by BIBE to node 2, which forwards to node 3, under custody or not.
+/// Node 1 sends by BIBE to node 2, which forwards to node 3, with or without custody.
 fn row(take_custody: bool) -> Net {
     let route = |to, via, take_custody| Route {
         nodes: to..=to,

@@ -1,7 +1,7 @@
-//! What a message costs does not depend on how much else the node has.
+//! The cost of a message does not depend on how much else the node has.
 //!
-//! The same message meets a small node and one with a hundred times as many
-//! neighbours and bundles; steps are counted, see `underpass_work`.
+//! The same message goes to a small node and to one with a hundred times as many
+//! neighbours and bundles; the test counts steps, see `underpass_work`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use underpass_cla::{Class, Outcome};
 /// The neighbour whose messages are counted.
 const ONE: u64 = 10;
 
-/// A hub with other bundles in custody for each of its neighbours.
+/// A hub that also has bundles in custody for each of its other neighbours.
 struct Hub {
     agent: Agent,
     now: Instant,
@@ -55,7 +55,7 @@ impl Hub {
         hub
     }
 
-    /// With 10 neighbours and 100 bundles, and with 1,000 and 10,000.
+    /// Hubs with 10 neighbours and 100 bundles, and with 1,000 and 10,000.
     fn small_and_large() -> [Hub; 2] {
         [Hub::new(10, 10), Hub::new(1_000, 10)]
     }
@@ -70,7 +70,7 @@ impl Hub {
         id
     }
 
-    /// Offers all that waits for the neighbour; the name of its custody
+    /// Offers all bundles that wait for the neighbour; returns the name of its custody
     /// sequence.
     fn offer_all(&mut self) -> u64 {
         let mut sequence = 0;
@@ -119,7 +119,7 @@ fn what_expires_together_is_given_up_some_at_a_time() {
     assert_eq!(given_up, 5_010);
 }
 
-/// A bundle of the neighbour, under custody.
+/// Bundles from the neighbour, under custody.
 fn bundle_from_one(count: usize) -> Vec<Bytes> {
     let mut config = node(ONE);
     config.routes = vec![route(1, 1)];
@@ -135,8 +135,7 @@ fn bundle_from_one(count: usize) -> Vec<Bytes> {
     bundles
 }
 
-/// A signal of the neighbour that refuses ranges of a sequence, each named on
-/// its own.
+/// A signal of the neighbour that refuses ranges of a sequence, each listed separately.
 fn refusal(sequence: u64, ranges: usize, length: u64) -> Bytes {
     let of = Sequence {
         name: SequenceName::Id(sequence),
@@ -168,7 +167,7 @@ fn a_bundle_that_must_not_overtake() {
     bounded("keeping back", |hub| {
         hub.send(ONE, true);
     });
-    // Bundles of all neighbours wait behind earlier ones.
+    // Bundles for all neighbours wait behind earlier ones.
     let [few, many] = Hub::small_and_large().map(|mut hub| {
         let others = (hub.stored.len() / 10) as u64;
         for number in 0..others {
@@ -205,7 +204,7 @@ fn a_refusal_counts_once_for_each_transmission() {
     for _ in 0..4 {
         hub.hears(&signal);
     }
-    // One refusal: sent again after 0.75 to 1.25 s.
+    // After one refusal the bundle is sent again in 0.75 to 1.25 s.
     hub.agent.handle_timeout(hub.now + second * 5 / 4);
     let mut again = 0;
     while let Some(offer) = hub
@@ -217,7 +216,7 @@ fn a_refusal_counts_once_for_each_transmission() {
             .transfer_finished(hub.now, offer.key, Outcome::Acknowledged);
     }
     assert_eq!(again, 5);
-    // What was sent again may be refused again, and waits twice as long.
+    // A bundle that was sent again may be refused again; it then waits twice as long.
     hub.now += second * 5 / 4;
     hub.hears(&signal);
     hub.agent.handle_timeout(hub.now + second * 5 / 4);

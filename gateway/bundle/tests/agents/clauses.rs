@@ -1,4 +1,4 @@
-//! What RFC 9171 asks of a node that others' bundles come to, clause by clause.
+//! What RFC 9171 requires of a node that receives others' bundles, clause by clause.
 
 use std::time::Instant;
 
@@ -219,7 +219,7 @@ fn what_can_go_nowhere_is_deleted_for_its_reason() {
 #[test]
 fn nobody_is_told_of_an_administrative_record() {
     let (mut agent, now) = relay();
-    // A record of a type that nobody knows is passed on and, here, passed over.
+    // A record of an unknown type is forwarded, or ignored if it is for this node.
     let record = [0x82, 0x18, 0x63, 0x00];
     for destination in [
         ipn(DESTINATION, 0),
@@ -322,7 +322,7 @@ fn an_array_of_definite_length_is_a_bundle_too() {
     raw.pop();
     assert_eq!(read(&raw.clone().into()).payload, CONTENT);
     raw[0] = 0x83;
-    // Another block is due behind the payload.
+    // Another block is required behind the payload.
     assert_eq!(refusal(raw), Malformed::Payload);
 }
 

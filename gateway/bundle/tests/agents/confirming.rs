@@ -1,4 +1,4 @@
-//! Services that do not say that what came is safe with them.
+//! Services that do not confirm that they have stored a bundle safely.
 
 use underpass_bundle::NeighbourId;
 use underpass_cla::Outcome;
@@ -15,8 +15,8 @@ fn pair() -> Net {
     Net::of([node(1), second])
 }
 
-/// The first node's next bundle for a service comes to the second one; whether it is
-/// delivered. In any case its neighbour goes on with others.
+/// The first node's next bundle for a service reaches the second one; returns whether it
+/// is delivered. In either case the second node goes on with other bundles.
 fn is_delivered(net: &mut Net, service: u64) -> bool {
     let piece = payload(b"data");
     net.send_pieces(0, 2, service, vec![piece]).unwrap();
@@ -33,7 +33,7 @@ fn a_service_that_confirms_nothing_holds_up_no_other() {
     let delivered = delivered.count();
     assert!((4_000..5_000).contains(&delivered), "{delivered}");
     assert!(is_delivered(&mut net, SERVICE + 1));
-    // What was not delivered is still in the first node's custody.
+    // Undelivered bundles are still in the first node's custody.
     net.signal(1, 0);
     assert_eq!(net.released(0), []);
     assert!(!net.agents[0].is_paused(NeighbourId(2)));

@@ -1,9 +1,8 @@
-//! Custody is conserved, whatever the links do.
+//! No bundle under custody is lost or doubled, whatever the links do.
 //!
-//! Two or three agents in virtual time over links that delay, reorder,
-//! duplicate, lose and break. Every bundle under custody is delivered exactly
-//! once; as long as it is not delivered some node has custody of it; and in
-//! the end every store is empty.
+//! Two or three agents run in virtual time over links that delay, reorder, duplicate,
+//! lose and break. Every bundle under custody is delivered exactly once; until it is
+//! delivered, some node has custody of it; and in the end every store is empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -53,7 +52,7 @@ struct World {
     dice: Dice,
     /// Percent of transfers that break, before or after they have arrived.
     breaks: u64,
-    /// What is going to happen, in order of time.
+    /// Future events, in order of time.
     agenda: BTreeMap<(Instant, u64), Happening>,
     serial: u64,
     sent: BTreeSet<u64>,
@@ -96,7 +95,7 @@ impl World {
         }
     }
 
-    /// Lets every agent offer all it has to every other.
+    /// Each agent offers all it has to each other agent.
     fn transmit(&mut self) {
         for at in 0..self.agents.len() {
             for to in 0..self.agents.len() {
@@ -154,8 +153,8 @@ impl World {
                     class,
                     raw,
                 } => {
-                    // A CL that acknowledges what the node lost stands for a
-                    // node's worst case: only custody heals it.
+                    // A CL that acknowledges a bundle which the node then loses is the
+                    // worst case: only custody repairs it.
                     if !self.dice.percent(self.breaks) {
                         let from = NeighbourId(from);
                         let _ = self.agents[at].receive(self.now, from, class, raw);
@@ -186,7 +185,7 @@ impl World {
         }
     }
 
-    /// Custodians of all bundles, counted.
+    /// The number of custodians of all bundles.
     fn custodians(&self) -> u64 {
         let figures = self.agents.iter().map(|agent| agent.custody(self.now));
         let custody = |figures: underpass_bundle::CustodyFigures| -> u64 {
@@ -200,7 +199,7 @@ impl World {
     }
 }
 
-/// Agents 1 – 2 – 3 in a row; 2 relays, with or without custody.
+/// Agents 1 – 2 – 3 in a row; 2 is a relay, with or without custody.
 fn row(take_custody: bool, store_bundles: usize) -> Vec<Agent> {
     let route = |to: u64, via: u64| Route {
         nodes: to..=to,
@@ -232,7 +231,7 @@ fn run(mut world: World, bundles: u64) -> Result<(), TestCaseError> {
         let undelivered = world.sent.len() - world.delivered.len();
         prop_assert!(world.custodians() >= undelivered as u64, "custody was lost");
     }
-    // Losses end, so that what is left can drain.
+    // Losses cease, so that the rest can drain.
     world.breaks = 0;
     let mut steps = 0;
     while world

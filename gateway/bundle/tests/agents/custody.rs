@@ -112,7 +112,7 @@ fn custody_of_an_unconfirmed_bundle_stays_with_the_sender() {
     net.pass(Duration::from_secs(3));
     net.carry_signals(1, 0);
     assert_eq!(net.released(0), []);
-    // The custody timer's duplicate is neither delivered nor answered.
+    // The duplicate that the custody timer sends is neither delivered nor answered.
     net.carry(0, 1);
     net.signal(1, 0);
     assert_eq!((net.released(0), net.delivered(1).len()), (vec![], 0));
@@ -147,7 +147,7 @@ fn a_neighbour_that_was_removed_and_is_there_again_gets_signals() {
     let mut net = pair();
     let first = net.send(0, 2, b"first").unwrap();
     net.carry(0, 1);
-    // The signal's time comes, and nobody takes it.
+    // The signal is due, and nobody takes it.
     net.pass(Duration::from_millis(100));
     for routes in [vec![], vec![route(1, 1)]] {
         let now = net.now;
@@ -157,14 +157,14 @@ fn a_neighbour_that_was_removed_and_is_there_again_gets_signals() {
     net.carry(0, 1);
     net.signal(1, 0);
     assert_eq!(net.released(0), [second]);
-    // The other one is asked for again.
+    // The node asks again for the other bundle.
     net.pass(CustodyTimer::default().initial);
     net.carry(0, 1);
     net.signal(1, 0);
     assert_eq!(net.released(0), [first]);
 }
 
-/// Has a neighbour refuse all signals that wait for it.
+/// Makes a neighbour refuse all signals that wait for it.
 fn refuse_signals(net: &mut Net, at: usize, by: u64) {
     let by = NeighbourId(by);
     while let Some(offer) = net.agents[at].next_for(net.now, by, Class::SIGNALLING, u64::MAX) {
@@ -187,7 +187,7 @@ fn a_neighbour_that_refuses_all_signals_costs_a_bounded_memory() {
         bundles += if name == "bundles" { count } else { 0 };
     });
     assert!((100..=256).contains(&bundles), "{bundles}");
-    // Once it takes them it hears of all.
+    // Once the neighbour takes signals, it hears of all bundles.
     let mut released = 0;
     for _ in 0..20 {
         net.pass(Duration::from_secs(600));
@@ -275,7 +275,7 @@ fn each_refusal_doubles_the_wait() {
         net.carry(0, 1);
         net.signal(1, 0);
         let wait = CustodyTimer::default().min * (1_u32 << doublings);
-        // Three to five quarters of it.
+        // The wait is three to five quarters of this.
         net.pass(wait * 3 / 4 - Duration::from_millis(1));
         assert!(!net.agents[0].has_pending(NeighbourId(2), BULK), "{wait:?}");
         net.pass(wait / 2 + Duration::from_millis(1));
@@ -374,7 +374,7 @@ fn a_store_full_of_own_bundles_still_takes_deliveries() {
 
 #[test]
 fn a_routing_loop_never_makes_the_last_custodian_forget() {
-    // Node 2 sends what is for node 3 back to node 1 by way of node 4.
+    // Node 2 sends bundles for node 3 back to node 1, by node 4.
     let mut ring = [node(1), node(2), node(3), node(4)];
     ring[0].routes = vec![route(3, 2)];
     ring[1].routes = vec![route(3, 4)];
@@ -384,7 +384,7 @@ fn a_routing_loop_never_makes_the_last_custodian_forget() {
     for (from, to) in [(0, 1), (1, 3), (3, 0)] {
         let offer = net.offer(from, to as u64 + 1).unwrap();
         let outcome = net.try_arrive(to, from as u64 + 1, &offer);
-        // Node 1 knows that its own bundle does not come from a neighbour.
+        // Node 1 knows that its own bundle cannot come from a neighbour.
         let believed = if to == 0 {
             Err(Forgery::Source.into())
         } else {
@@ -512,7 +512,7 @@ fn a_store_with_a_full_neighbour_is_woken_when_the_pause_ends() {
 
 #[test]
 fn for_a_neighbour_without_custody_this_node_has_it() {
-    // Nodes 1 and 4 know nothing of custody; 2 and 3 serve them.
+    // Nodes 1 and 4 do not support custody; 2 and 3 take it for them.
     let [mut one, mut two, mut three, mut four] = [node(1), node(2), node(3), node(4)];
     one.routes = vec![route(4, 2)];
     two.routes = vec![route(4, 3)];
@@ -552,7 +552,7 @@ fn a_record_under_custody_is_signalled_and_not_sent_again() {
     write_head(&mut bpdu, BYTES, inside.len() as u64);
     bpdu.extend(&inside);
     for (content, delivered) in [(unknown, 0), (bpdu, 1)] {
-        // Node 1 knows nothing of custody; 2 serves it.
+        // Node 1 does not support custody; 2 takes it for it.
         let [one, mut two, mut three] = [node(1), node(2), node(3)];
         two.served = [NeighbourId(1)].into();
         three.routes = vec![route(1, 2)];

@@ -1,4 +1,4 @@
-//! The byte examples of `docs/custody.md` are what the agent sends.
+//! The agent sends the bytes of the examples in `docs/custody.md`.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Fragmentation for neighbours with a limit, and reassembly at the
-//! destination, against hostile fragments among others.
+//! Fragmentation for neighbours with a limit, and reassembly at the destination, also of
+//! hostile fragments.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use underpass_bundle::wire::{Malformed, decode, ipn};
 use underpass_bundle::{DeleteReason, Event, NeighbourId, Offer, Reject, Send};
 use underpass_cla::Outcome;
 
-/// What the second node's convergence layer takes, bytes.
+/// The longest bundle that the second node's convergence layer takes, bytes.
 const MRU: u64 = 2_000;
 
 fn pair() -> Net {
@@ -31,7 +31,7 @@ fn send(net: &mut Net, bytes: &[u8], custody: bool) {
     net.agents[0].send(net.now, send).unwrap();
 }
 
-/// All that the first node offers to a neighbour with a limit; each is
+/// All bundles that the first node offers to a neighbour with this limit; each is
 /// acknowledged.
 fn offers(net: &mut Net, mru: u64) -> Vec<Offer> {
     let mut offers = Vec::new();
@@ -44,7 +44,7 @@ fn offers(net: &mut Net, mru: u64) -> Vec<Offer> {
     offers
 }
 
-/// The fragments of a bundle of so many bytes, and its content.
+/// The fragments of a bundle of `bytes`, and its content.
 fn fragments(net: &mut Net, bytes: usize) -> (Vec<Bytes>, Vec<u8>) {
     let whole = content(bytes);
     send(net, &whole, false);
@@ -80,14 +80,14 @@ fn a_bundle_that_is_too_long_goes_in_fragments_and_is_delivered_whole_in_any_ord
         }
         assert_eq!(net.delivered(1), [Bytes::from(whole)]);
         assert_eq!(left(&net, 1), 0);
-        // What comes late is known.
+        // A late fragment is recognised as a duplicate.
         assert_eq!(arrive(&mut net, &fragments[0]), Ok(()));
         assert!(net.delivered(1).is_empty());
         assert_eq!(left(&net, 1), 0);
     }
 }
 
-/// Bundles that the first node has stored.
+/// The number of bundles that the first node has stored.
 fn stored(net: &Net) -> usize {
     net.agents[0].custody(net.now).bundles
 }
@@ -107,7 +107,7 @@ fn few_fragments_are_stored_at_a_time_and_they_go_before_what_came_later() {
         raw.push(offer.chunks.concat().into());
     }
     assert_eq!(stored(&net), 0);
-    // More than a hundred each; two whole ones wait meanwhile.
+    // Each has more than a hundred fragments; two whole bundles wait meanwhile.
     assert!(raw.len() > 300, "{}", raw.len());
     assert!(most <= 2 + 64 + 1, "{most}");
     let mut delivered = Vec::new();
@@ -123,7 +123,7 @@ fn fragments_of_fragments_and_duplicates_come_together_too() {
     let mut net = Net::of([node(1), node(2), node(3)]);
     let whole = content(9_000);
     send(&mut net, &whole, false);
-    // By the third node, which gets larger pieces than it may pass on.
+    // These go by the third node, which gets larger pieces than it may pass on.
     let mut larger = Vec::new();
     while let Some(offer) = net.agents[0].next_for(net.now, NeighbourId(2), BULK, 4_000) {
         net.finish(0, &offer, Outcome::Acknowledged);
@@ -141,8 +141,8 @@ fn fragments_of_fragments_and_duplicates_come_together_too() {
         smaller.push(Bytes::from(offer.chunks.concat()));
     }
     assert!(smaller.len() > larger.len());
-    // A mixture of both, overlapping, and one twice; the first node speaks for
-    // itself only.
+    // A mixture of both, overlapping, and one of them twice; the first node speaks only
+    // for itself.
     for raw in smaller.iter().take(3) {
         assert_eq!(arrive(&mut net, raw), Ok(()));
         assert_eq!(arrive(&mut net, raw), Ok(()));
@@ -196,7 +196,7 @@ fn bundles_that_no_session_takes_hold_up_none_behind_them() {
     let short: Bytes = offered.expect("the short one").chunks.concat().into();
     assert!(short.len() < 1_000);
     assert!(offers(&mut net, MRU).is_empty());
-    // A session that takes more has them all, in their order.
+    // A session with a larger limit gets them all, in order.
     assert_eq!(offers(&mut net, 1 << 20).len(), LONG);
 }
 
@@ -212,7 +212,7 @@ fn a_neighbour_that_takes_hardly_anything_gets_nothing() {
 fn fragments_that_contradict_each_other_are_refused_and_the_first_is_believed() {
     let mut net = pair();
     let (fragments, whole) = fragments(&mut net, 12_000);
-    // Another run of the same clock: the same name, other bytes.
+    // Another run with the same clock: the same name, but other bytes.
     let mut other = pair();
     other.now = net.now;
     let mut lie = content(12_000);
@@ -230,7 +230,7 @@ fn fragments_that_contradict_each_other_are_refused_and_the_first_is_believed() 
     for raw in &fragments[..fragments.len() - 1] {
         assert_eq!(arrive(&mut net, raw), Ok(()));
     }
-    // Those before what is missing.
+    // The fragments before the missing one.
     let refused = lies[..lies.len() / 2]
         .iter()
         .filter(|raw| arrive(&mut net, raw) == contradicts);
@@ -250,14 +250,14 @@ fn a_fragment_that_lies_outside_its_bundle_is_malformed() {
     let mut net = pair();
     let (fragments, _) = fragments(&mut net, 12_000);
     let last = fragments.last().unwrap();
-    // Total length 12,000 is 0x19 0x2E 0xE0; made less it ends before.
+    // The total length 12,000 is 0x19 0x2E 0xE0; a smaller one ends before it.
     let at = last
         .windows(3)
         .position(|window| window == [0x19, 0x2E, 0xE0])
         .expect("a total length");
     let mut raw = last.to_vec();
     raw[at + 1] = 0x10;
-    // Without its CRC nobody would look so far.
+    // Without its CRC nobody would look that far.
     let head = raw[1];
     assert_eq!(head, 0x8B, "11 elements");
     let outcome = arrive(&mut net, &without_crc(&raw));
@@ -353,7 +353,7 @@ fn fragments_leave_room_for_bundles_that_are_whole() {
     assert_eq!(net.delivered(1), [Bytes::from_static(b"whole")]);
 }
 
-/// One byte of a bundle of a node, which says that there are a thousand.
+/// One byte of a node's bundle, whose total length is given as a thousand.
 fn first_fragment(source: u8, sequence: u64) -> Bytes {
     first_fragment_for(SERVICE as u8, source, sequence)
 }
@@ -394,7 +394,7 @@ fn a_fragment_of_nobody_and_one_for_no_service_are_refused() {
     assert_eq!(left(&net, 1), 0);
 }
 
-/// A fragment of a bundle of the first node, without any CRC.
+/// A fragment of a bundle of the first node, without CRCs.
 fn fragment(sequence: u64, offset: u64, total: u64, payload: &[u8]) -> Bytes {
     let mut raw = vec![0x9F, 0x8A, 0x07, 0x01, 0x00];
     raw.extend([0x82, 0x02, 0x82, 0x02, 0x18, 0x40]);
@@ -415,7 +415,7 @@ fn fragment(sequence: u64, offset: u64, total: u64, payload: &[u8]) -> Bytes {
 
 #[test]
 fn a_fragment_costs_the_same_behind_few_and_behind_many() {
-    // Every other byte of a long bundle: none of them meet.
+    // Every other byte of a long bundle: no two fragments touch.
     let single = |number: u64| fragment(7, 2 * number, 100_000, b"x");
     let cost = |before: u64| {
         let mut net = pair();
@@ -436,7 +436,7 @@ fn whatever_fragments_come_what_is_delivered_is_what_the_first_of_each_byte_said
         let mut random = fastrand::Rng::with_seed(seed);
         let mut net = pair();
         let truth = content(60);
-        // The bytes as they are believed, and the total of the first fragment.
+        // The expected bytes, and the total length in the first fragment.
         let (mut model, mut total) = (vec![None; 60], None);
         for step in 0..60 {
             let offset = random.usize(0..70);

@@ -1,5 +1,5 @@
-//! A neighbour that has no room for what goes to one node behind it or to one of its
-//! services, and has some for others.
+//! A neighbour that has no room for bundles to one node behind it or to one of its
+//! services, but has room for others.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -25,7 +25,7 @@ fn route(nodes: RangeInclusive<u64>, via: u64) -> Route {
     }
 }
 
-/// A node and the relay that leads to all nodes from 3 on.
+/// A node, and the relay through which it reaches all nodes from 3 on.
 fn pair() -> Net {
     pair_with(node(2))
 }
@@ -40,8 +40,8 @@ fn first() -> Config {
     first
 }
 
-/// A node and a relay that stores so many bundles, with as many of its own for the node
-/// behind it as it takes.
+/// A node, and a relay that stores this many bundles and has as many of its own as it
+/// takes for the node behind it.
 fn pair_with_full_relay(bundles: usize) -> (Net, Vec<BundleId>) {
     let mut relay = node(2);
     relay.routes = vec![route(1..=1, 1), route(3..=3, 3)];
@@ -51,8 +51,8 @@ fn pair_with_full_relay(bundles: usize) -> (Net, Vec<BundleId>) {
     (net, others)
 }
 
-/// What the first node sends goes to the relay, and signals go back, for so many tenths of
-/// a second; how many bundles.
+/// For so many tenths of a second, carries bundles from the first node to the relay and
+/// signals back; returns the number of bundles.
 fn live(net: &mut Net, tenths: usize) -> usize {
     let mut sent = 0;
     for _ in 0..tenths {
@@ -361,7 +361,7 @@ fn what_the_neighbour_may_have_already_needs_no_room() {
     send(&mut net, 3, true);
     net.carry(0, 1);
     net.signal(1, 0);
-    // There is no room for the second one, and the first one's signal is late.
+    // There is no room for the second bundle, and the signal for the first one is late.
     net.carry(0, 1);
     net.signal(1, 0);
     assert_eq!(net.released(0), [taken]);

@@ -1,4 +1,4 @@
-//! Custody over several hops, as other implementations write it.
+//! Custody over several hops, in the dialects of other implementations.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ const FORWARDER: usize = 1;
 const CUSTODIAN: usize = 2;
 const HUB: usize = 3;
 
-/// A terminal, a relay that only forwards, a relay that takes custody, and a
-/// hub, each with its dialect.
+/// A terminal, a relay that only forwards, a relay that takes custody, and a hub, each
+/// with its dialect.
 fn chain(dialects: [CustodyDialect; 4]) -> Net {
     let agent = |index: usize| {
         let own = index as u64 + 1;
@@ -32,7 +32,7 @@ fn chain(dialects: [CustodyDialect; 4]) -> Net {
     Net::new((0..4).map(agent).collect())
 }
 
-/// Carries all that waits in a class from one node to the next.
+/// Carries all waiting bundles of a class from one node to the next.
 fn carry(net: &mut Net, from: usize, to: usize, class: Class) {
     let (here, via) = (NeighbourId(from as u64 + 1), NeighbourId(to as u64 + 1));
     while let Some(offer) = net.agents[from].next_for(net.now, via, class, u64::MAX) {
@@ -75,7 +75,7 @@ fn a_forwarder_that_loses_a_bundle_costs_a_repetition() {
         let mut net = chain([dialect; 4]);
         net.send(TERMINAL, 4, b"lost once").unwrap();
         carry(&mut net, TERMINAL, FORWARDER, BULK);
-        // The forwarder dies with what it has.
+        // The forwarder stops and loses its bundles.
         let lost = net.agents[FORWARDER].list(net.now, None, 1)[0].id;
         assert!(net.agents[FORWARDER].cancel(net.now, lost));
         net.pass(Duration::from_secs(5));

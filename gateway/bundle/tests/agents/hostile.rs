@@ -1,4 +1,4 @@
-//! Bytes of strangers.
+//! Bytes from untrusted senders.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ fn a_thousand_blocks_end_at_the_bound() {
     assert_eq!(reason(raw), Malformed::TooManyBlocks);
 }
 
-/// A bundle from node 1 to node 3 with hardly a payload and large other blocks.
+/// A bundle from node 1 to node 3 with a tiny payload and large other blocks.
 fn top_heavy(sequence: u64) -> Bytes {
     let mut primary = primary(0, 1, ipn(3, SERVICE));
     primary.creation_timestamp = CreationTimestamp::with_time_and_seq(1_000, sequence);
@@ -66,7 +66,7 @@ fn a_payload_that_is_kept_does_not_keep_large_headers_in_memory() {
 
 #[test]
 fn a_block_that_is_kept_does_not_keep_a_large_one_in_memory() {
-    // The first is left out where its type is unknown.
+    // The first block is dropped where its type is unknown.
     let blocks = [
         Extension::new(200, 2, 0x10, &[7; 15_000]),
         Extension::new(201, 3, 0, b"kept"),
@@ -90,7 +90,7 @@ fn large_headers_count_against_the_store_as_payloads_do() {
     let taken = (0..1_000).take_while(|sequence| heard(&mut agent, *sequence).is_ok());
     let taken = taken.count();
     assert!((20..=80).contains(&taken), "{taken}");
-    // All of it is free again once they are gone.
+    // All room is free again once the bundles are gone.
     while let Some(offer) = agent.next_for(now, NeighbourId(3), BULK, u64::MAX) {
         agent.transfer_finished(now, offer.key, Outcome::Acknowledged);
     }
@@ -152,7 +152,7 @@ fn payload_crcs_of_all_kinds_are_written_and_verified() {
     }
 }
 
-/// A signal from node 2 to node 1 that accepts all numbers of a sequence.
+/// A signal from node 2 to node 1 that accepts every number of a sequence.
 fn signal_for_all_of(sequence: u32) -> Bytes {
     let mut record = vec![0x82, 0x0D, 0xA1, 0x01, 0x81, 0x83, 0x1A];
     record.extend(sequence.to_be_bytes());

@@ -1,5 +1,5 @@
-//! Payloads on disk: bundles that are sent and received with a handle instead of
-//! the bytes.
+//! Payloads on disk: bundles that are sent and received with a file handle instead of the
+//! bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +58,7 @@ fn read(file: &PayloadFile) -> Vec<u8> {
     content
 }
 
-/// Two nodes; the second one has applications, and a name.
+/// Two nodes; the second one has applications and a name.
 pub fn pair() -> Net {
     let mut second = node(2);
     let most = Amount {
@@ -79,13 +79,13 @@ pub fn to(node: u64, service: u64) -> Send {
     }
 }
 
-/// The first node's next bundle by a session that takes files, or not.
+/// The first node's next bundle, for a session that takes files or one that does not.
 pub fn offer(net: &mut Net, takes_files: bool) -> Option<Offer> {
     net.agents[0].set_takes_files(NeighbourId(2), BULK, takes_files);
     net.offer(0, 2)
 }
 
-/// The bundle as it is sent.
+/// The bundle in its encoding.
 pub fn raw(offer: &Offer) -> Bytes {
     let file = offer.file.as_ref().map(|file| read(file));
     let (head, tail) = offer.chunks.split_first().unwrap();
@@ -103,7 +103,7 @@ fn decoded(decoder: LongDecoder, files: &Files, raw: &Bytes) -> Decoded {
     Decoded::long(raw.len() as u64, bundle)
 }
 
-/// Has the second node take a bundle as it takes long ones.
+/// The second node receives a bundle the way it receives long ones.
 fn arrive(net: &mut Net, files: &Files, raw: &Bytes) {
     let decoder = net.agents[1].decoder().long().unwrap();
     let decoded = decoded(decoder, files, raw);
@@ -111,8 +111,7 @@ fn arrive(net: &mut Net, files: &Files, raw: &Bytes) {
     taken.unwrap();
 }
 
-/// What the second node says of a bundle of its neighbour of which the payload has
-/// not come.
+/// The second node's verdict on a bundle of its neighbour before the payload has come.
 pub fn judged(net: &mut Net, raw: &Bytes) -> Result<(), Reject> {
     let mut decoder = net.agents[1].decoder().long().unwrap();
     decoder.take(raw.slice(..500)).unwrap();
@@ -130,7 +129,7 @@ fn a_payload_on_disk_is_offered_only_where_it_can_be_sent_and_arrives_as_a_file(
     let sent = sent.unwrap();
     assert!(before - net.agents[0].quota_left_bytes(NeighbourId(2)) < 10_000);
     assert!(offer(&mut net, false).is_none());
-    // One behind it that is in memory does not wait for it.
+    // A bundle in memory behind it does not wait for it.
     net.send(0, 2, b"short").unwrap();
     let short = offer(&mut net, false).unwrap();
     assert!(short.file.is_none());
@@ -248,7 +247,7 @@ fn it_is_the_same_bundle_on_the_wire_as_one_from_memory() {
     let send = to(2, APPLICATION);
     net.agents[0].send_file(net.now, send, file).unwrap();
     let raw = raw(&offer(&mut net, true).unwrap());
-    // The decoder of whole bundles verifies its CRCs.
+    // The decoder for whole bundles verifies the CRCs.
     let taken = net.agents[1].receive(net.now, NeighbourId(1), BULK, raw);
     taken.unwrap();
     assert!(net.deliveries(1).pop().unwrap().payload[..] == content());
@@ -275,7 +274,7 @@ fn what_cannot_be_done_with_it_is_refused() {
     let (mut net, files) = (pair(), files());
     let own = net.agents[0].send_file(net.now, to(1, SERVICE), files.write(b"own"));
     assert_eq!(own, Err(SendError::OnDisk));
-    // A service of the node takes what is in memory.
+    // The node's own services take only payloads in memory.
     let file = files.write(&content());
     net.agents[0]
         .send_file(net.now, to(2, SERVICE), file)
@@ -311,14 +310,15 @@ fn it_is_judged_before_its_payload_comes() {
     let wanted = raw_to(&mut net, to(2, APPLICATION));
     assert_eq!(judged(&mut net, &wanted), Ok(()));
     let unwanted = |reason| -> Result<(), Reject> { Err(Reject::Unwanted(reason)) };
-    // A service of the node takes what is in memory, and of others there is none.
+    // The node's own services take only payloads in memory, and there is no other
+    // service.
     let service = raw_to(&mut net, to(2, SERVICE));
     let refused = unwanted(DeleteReason::DepletedStorage);
     assert_eq!(judged(&mut net, &service), refused);
     let nobody = raw_to(&mut net, to(2, 99));
     let refused = unwanted(DeleteReason::DestinationUnavailable);
     assert_eq!(judged(&mut net, &nobody), refused);
-    // Nothing of it is told but to the neighbour.
+    // Only the neighbour is told of it.
     assert!(net.events(1).is_empty());
     let short = Send {
         lifetime: Some(Duration::from_secs(5)),
@@ -326,7 +326,7 @@ fn it_is_judged_before_its_payload_comes() {
     };
     let short = raw_to(&mut net, short);
     assert_eq!(judged(&mut net, &short), Ok(()));
-    // Its age is that of when it was sent: only the wire's counts.
+    // Its age is the age when it was sent: only the age on the wire counts.
     let neighbour = NeighbourId(7);
     let mut decoder = net.agents[1].decoder().long().unwrap();
     decoder.take(wanted.slice(..500)).unwrap();
@@ -335,7 +335,7 @@ fn it_is_judged_before_its_payload_comes() {
     old.age_ms = old.age_ms.map(|(number, _)| (number, u64::MAX));
     let over = net.agents[1].judge_long(net.now, NeighbourId(1), BULK, &old);
     assert_eq!(over, unwanted(DeleteReason::LifetimeExpired));
-    // The first node's bundle, of another neighbour.
+    // The first node's bundle, from another neighbour.
     net.agents[1].neighbour_up(net.now, neighbour);
     net.events(1);
     let forged = net.agents[1].judge_long(net.now, neighbour, BULK, bundle);
@@ -369,7 +369,7 @@ fn one_that_nobody_is_to_forward_is_judged_so() {
     }
 }
 
-/// Rules that come into force.
+/// Rules that can come into force later.
 #[derive(Debug, Default)]
 struct Rules(AtomicBool);
 
@@ -424,8 +424,8 @@ fn in_a_bpdu(net: &mut Net, files: &Files) -> Bytes {
     raw(&offer)
 }
 
-/// A long BPDU comes to the node that it is for: it is judged by the bundle inside,
-/// which is written, and signalled.
+/// A long BPDU reaches its destination: the node judges it by the bundle inside, which it
+/// writes and signals.
 fn arrives_and_is_signalled(net: &mut Net, files: &Files, raw: &Bytes) {
     assert_eq!(judged(net, raw), Ok(()), "by the bundle inside");
     arrive(net, files, raw);
@@ -469,7 +469,7 @@ fn a_long_bpdu_that_contradicts_itself_is_refused() {
     let (mut net, files) = (pair(), files());
     let good = in_a_bpdu(&mut net, &files);
     for change in [
-        // It is shorter than it says, longer, another record, another bundle.
+        // It is shorter than its length says, longer, another record, or another bundle.
         |raw: &mut Vec<u8>| drop(raw.drain(raw.len() - 100..raw.len() - 50)),
         |raw: &mut Vec<u8>| raw.push(0),
         |raw: &mut Vec<u8>| {

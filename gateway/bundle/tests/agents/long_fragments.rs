@@ -1,5 +1,5 @@
-//! Bundles in fragments that are too long for memory: they are put together on the
-//! disk, hostile ones among them.
+//! Fragments of bundles that are too long for memory: they are reassembled on disk, also
+//! where some are hostile.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,13 +16,13 @@ use underpass_bundle::{
 use underpass_payloads::{Limits, Payloads};
 
 const APPLICATION: u64 = 40;
-/// Longer payloads are put together on the disk.
+/// Longer payloads are reassembled on disk.
 const ABOVE: u64 = 10_000;
 const BYTES: usize = 100_000;
 const QUOTA: u64 = 1 << 20;
 /// The bundle is a fragment (RFC 9171 §4.2.3).
 const IS_FRAGMENT: u64 = 1;
-/// It must be gone by then, whatever else comes.
+/// The bundle must be gone after this time, whatever else comes.
 const LIFETIME: Duration = Duration::from_secs(3 * 3600);
 
 /// Two nodes; the second one has an application, and payloads on disk.
@@ -36,7 +36,7 @@ fn site() -> Site {
     site_with(0)
 }
 
-/// One that leaves so many bytes of its disk free.
+/// A site that leaves this many bytes of its disk free.
 fn site_with(leave_free_bytes: u64) -> Site {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits {
@@ -79,7 +79,7 @@ fn to_service(service: u64, of: (u64, u64), offset: u64, total: u64, payload: &[
     bundle(&primary, &[], payload)
 }
 
-/// A fragment of a bundle of a node, by its sequence number, for the application.
+/// A fragment of a bundle of a node, given its sequence number, for the application.
 fn fragment(of: (u64, u64), offset: usize, total: u64, payload: &[u8]) -> Bytes {
     to_service(APPLICATION, of, offset as u64, total, payload)
 }
@@ -90,8 +90,7 @@ impl Site {
         self.net.agents[1].receive(now, NeighbourId(from), BULK, raw)
     }
 
-    /// What the node says of a fragment of the first node that is to go to the disk
-    /// itself.
+    /// The node's verdict on a fragment from the first node that is to go to disk itself.
     fn judge(&mut self, raw: &Bytes) -> Result<(), Reject> {
         let agent = &mut self.net.agents[1];
         let mut decoder = agent.decoder().long().unwrap();
@@ -100,7 +99,7 @@ impl Site {
         agent.judge_long(self.net.now, NeighbourId(1), BULK, opened)
     }
 
-    /// A fragment of a bundle of `BYTES` of the first node comes.
+    /// Receives a fragment of a bundle of `BYTES` from the first node.
     fn take(&mut self, sequence: u64, offset: usize, payload: &[u8]) {
         let raw = fragment((1, sequence), offset, BYTES as u64, payload);
         assert_eq!(self.arrive(1, raw), Ok(()));
@@ -118,7 +117,7 @@ impl Site {
         self.count("bundles in fragments on disk")
     }
 
-    /// Has the thread write what it was given, and the node hear of that.
+    /// Lets the thread write its parts, and tells the node the outcomes.
     fn settle(&mut self) {
         for _ in 0..60_000 {
             if self.count("fragments that are written") == 0 {
@@ -130,13 +129,13 @@ impl Site {
         panic!("fragments are not written");
     }
 
-    /// What is delivered once everything is written.
+    /// The delivery, if there is one once everything is written.
     fn delivered(&mut self) -> Option<Delivery> {
         self.settle();
         self.net.deliveries(1).pop()
     }
 
-    /// The reasons for which bundles are deleted once everything is written.
+    /// Why bundles are deleted, once everything is written.
     fn deleted(&mut self) -> Vec<DeleteReason> {
         self.settle();
         let reason = |event| match event {
@@ -147,7 +146,7 @@ impl Site {
         events.filter_map(reason).collect()
     }
 
-    /// Waits until the disk has nothing any more.
+    /// Waits until the disk is empty.
     fn becomes_empty(&self) {
         for _ in 0..60_000 {
             if self.payloads.used() == (0, 0) {
@@ -175,7 +174,7 @@ fn fragments_in_any_order_are_delivered_as_one_file() {
         random.shuffle(&mut parts);
         for from in &parts {
             assert!(site.net.deliveries(1).is_empty());
-            // Many overlap.
+            // Many parts overlap.
             let to = (from + 7_000 + random.usize(0..6_000)).min(BYTES);
             site.take(seed, *from, &content[*from..to]);
         }
@@ -183,7 +182,7 @@ fn fragments_in_any_order_are_delivered_as_one_file() {
         assert_eq!(delivery.service, APPLICATION);
         assert!(delivery.payload.is_empty());
         assert!(read(&delivery) == content);
-        // What comes late is known.
+        // A late fragment is recognised as a duplicate.
         site.take(seed, 0, &content[..5_000]);
         assert!(site.delivered().is_none());
         assert_eq!(site.incomplete(), 0);
@@ -329,8 +328,8 @@ fn what_makes_no_progress_is_forgotten_before_its_lifetime_ends() {
     site.becomes_empty();
 }
 
-/// A neighbour begins bundles of its own, one a second, until it has no place more; how
-/// many.
+/// A neighbour begins bundles of its own, one a second, until it has no place left;
+/// returns how many.
 fn fill(site: &mut Site, from: u64) -> usize {
     let mut begun = 0;
     while begin(site, from, begun) == Ok(()) {
@@ -341,7 +340,7 @@ fn fill(site: &mut Site, from: u64) -> usize {
     usize::try_from(begun).unwrap()
 }
 
-/// The first thousand bytes of a bundle of a neighbour come.
+/// The first thousand bytes of a neighbour's bundle arrive.
 fn begin(site: &mut Site, from: u64, sequence: u64) -> Result<(), Reject> {
     let raw = fragment((from, sequence), 0, BYTES as u64, &content()[..1_000]);
     site.arrive(from, raw)
@@ -354,7 +353,7 @@ fn what_has_stalled_for_longest_makes_room_for_another_bundle_of_its_neighbour()
     site.net.pass(Duration::from_secs(100));
     let refused = Err(Reject::NoResources);
     assert_eq!(begin(&mut site, 1, 100), refused, "all may go on yet");
-    // The first one does.
+    // The first bundle grows.
     site.take(0, 1_000, &content[1_000..2_000]);
     site.settle();
     site.net.pass(Duration::from_secs(30));
@@ -407,7 +406,7 @@ fn one_that_has_stalled_is_enough_however_many_others_have_begun() {
 /// Two nodes behind the first one.
 const BEHIND: [u64; 2] = [20, 21];
 
-/// A site whose first node leads to those behind it.
+/// A site whose first node is a relay for those behind it.
 fn site_with_relay() -> Site {
     let mut site = site();
     let [first, last] = BEHIND;
@@ -421,13 +420,14 @@ fn site_with_relay() -> Site {
     site
 }
 
-/// The first thousand bytes of a bundle of a node behind the first one come.
+/// The first thousand bytes of a bundle from a node behind the first one arrive.
 fn begin_behind(site: &mut Site, source: u64, sequence: u64) -> Result<(), Reject> {
     let raw = fragment((source, sequence), 0, BYTES as u64, &content()[..1_000]);
     site.arrive(1, raw)
 }
 
-/// A node behind the first one begins bundles until it has no place more; how many.
+/// A node behind the first one begins bundles until it has no place left; returns how
+/// many.
 fn fill_behind(site: &mut Site, source: u64) -> u64 {
     let begun = (0..).find(|number| begin_behind(site, source, *number) != Ok(()));
     site.settle();
@@ -440,11 +440,11 @@ fn a_node_behind_a_neighbour_leaves_places_to_the_others_there() {
     let [first, other] = BEHIND;
     let begun = fill_behind(&mut site, first);
     assert!(begun > 1, "{begun}");
-    // Something comes of all of them.
+    // All of them make progress.
     assert_eq!(begin_behind(&mut site, other, 0), Ok(()));
     assert_eq!(begin_behind(&mut site, other, 1), Ok(()));
     assert_eq!(site.deleted(), []);
-    // What the neighbour itself sends has what places it has left.
+    // The neighbour's own bundles use the places that it has left.
     assert_eq!(begin(&mut site, 1, 0), Ok(()));
     let refused = Err(Reject::NoResources);
     assert_eq!(begin_behind(&mut site, first, 100), refused);
@@ -482,7 +482,7 @@ fn a_fragment_that_is_on_disk_itself_is_judged_and_taken() {
     let mut elsewhere = opened.clone();
     let agent = &mut site.net.agents[1];
     assert_eq!(agent.judge_long(now, from, BULK, opened), Ok(()));
-    // A service of the node takes what is in memory.
+    // The node's own services take only payloads in memory.
     elsewhere.primary.destination = ipn(2, SERVICE);
     let unwanted = Err(Reject::Unwanted(DeleteReason::DepletedStorage));
     assert_eq!(agent.judge_long(now, from, BULK, &elsewhere), unwanted);

@@ -1,5 +1,5 @@
-//! Long bundles for which a neighbour has no room: how they wait at the node that sends
-//! them, and when one is refused.
+//! Long bundles for which a neighbour has no room: how they wait at the sender, and when
+//! they are refused.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use underpass_cla::{Outcome, Refusal};
 use crate::long::{APPLICATION, BYTES, Files, content, files, judged, offer, pair, raw, to};
 use crate::net::{BULK, Net, SERVICE, node};
 
-/// Has the first node send so many long bundles.
+/// The first node sends `count` long bundles.
 fn send_long(net: &mut Net, files: &Files, count: usize) {
     for _ in 0..count {
         let file = files.write(&content());
@@ -168,6 +168,6 @@ fn one_for_a_service_that_has_enough_is_refused_before_its_payload_comes() {
         net.send_pieces(0, 2, APPLICATION, short).unwrap();
         net.carry(0, 1);
     }
-    // A node has no more than it leaves free.
+    // The node has no more room than what it leaves free.
     assert_eq!(judged(&mut net, &raw), Err(Reject::NoResources));
 }

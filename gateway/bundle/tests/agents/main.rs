@@ -1,6 +1,6 @@
-//! Agents side by side: what a node does with bundles, its neighbours' and its own.
+//! Agents connected directly: what a node does with bundles, its own and its neighbours'.
 //!
-//! One program: each links all that the crate needs.
+//! This is one test program, since each one links the whole crate.
 
 mod authority;
 mod bibe;

@@ -1,4 +1,4 @@
-//! Agents side by side in virtual time.
+//! Agents connected directly, in virtual time.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use underpass_cla::{Class, Outcome};
 
 pub const BULK: Class = Class(3);
 pub const SERVICE: u64 = 64;
-/// Of the bundles that `primary` begins.
+/// The lifetime of bundles with a `primary` block.
 pub const LIFETIME: Duration = Duration::from_secs(60);
 
 pub fn node(number: u64) -> Config {
@@ -80,7 +80,7 @@ pub fn read(raw: &Bytes) -> Bundle {
     decode(raw, &DecodeLimits::default(), &CodePoints::default()).unwrap()
 }
 
-/// What a node sends to a neighbour next.
+/// The next bundle that a node sends to a neighbour.
 pub fn next(agent: &mut Agent, now: Instant, to: u64) -> Option<Bundle> {
     let offer = agent.next_for(now, NeighbourId(to), BULK, u64::MAX)?;
     Some(read(&offer.chunks.concat().into()))
@@ -145,14 +145,14 @@ impl Net {
         self.agents[at].transfer_finished(self.now, offer.key, outcome);
     }
 
-    /// Carries the next bundle from one agent to another, acknowledged.
+    /// Carries the next bundle from one agent to another, and acknowledges it.
     pub fn carry(&mut self, from: usize, to: usize) {
         let offer = self.offer(from, to as u64 + 1).unwrap();
         self.arrive(to, from as u64 + 1, &offer);
         self.finish(from, &offer, Outcome::Acknowledged);
     }
 
-    /// Lets time pass, every deadline served at its moment.
+    /// Lets time pass, and serves each deadline when it is due.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         let due = |agents: &[Agent]| agents.iter().filter_map(Agent::next_timeout).min();
@@ -165,7 +165,7 @@ impl Net {
         self.now = end;
     }
 
-    /// Carries all signals that wait from one agent to another.
+    /// Carries all waiting signals from one agent to another.
     pub fn carry_signals(&mut self, from: usize, to: usize) {
         let via = NeighbourId(to as u64 + 1);
         while let Some(offer) =
@@ -184,7 +184,7 @@ impl Net {
         }
     }
 
-    /// Carries signals when an agent has gathered them for as long as it may.
+    /// Waits for as long as an agent may gather signals, then carries them.
     pub fn signal(&mut self, from: usize, to: usize) {
         self.pass(Duration::from_millis(100));
         self.carry_signals(from, to);

@@ -1,4 +1,4 @@
-//! A node that has a name in the dtn scheme beside its number.
+//! A node that has a name in the dtn scheme as well as its number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ fn dtn(endpoint: &str) -> Eid {
     Eid::with_dtn(endpoint).unwrap()
 }
 
-/// The node edge-7, with an application's service "incoming"; rover is behind one
-/// neighbour, all other names behind the other.
+/// The node edge-7, whose application has the service "incoming". rover is behind one
+/// neighbour, all other names are behind the other.
 fn config() -> Config {
     let mut config = node(OWN);
     let names = ["incoming", "echo"].map(str::to_owned);
@@ -234,7 +234,7 @@ fn nobody_else_uses_its_name_nor_one_that_a_route_leads_to_elsewhere() {
         ("//edge-7/", FAR, false),
         ("//rover/out", NEAR, true),
         ("//rover/out", FAR, false),
-        // Of names without a route of their own nothing is known.
+        // Names without a route of their own are unknown.
         ("//elsewhere/out", NEAR, true),
         ("//elsewhere/out", FAR, true),
     ] {

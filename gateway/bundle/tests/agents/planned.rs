@@ -1,4 +1,4 @@
-//! Bundles that go by a contact plan, while its ways come and go.
+//! Bundles that are routed by a contact plan while its routes come and go.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ fn change(
     net.agents[at].set_planned(now, Some(routes), changed);
 }
 
-/// The way to the end changes at the source.
+/// The source's route to the end changes.
 fn turn(net: &mut Net, via: u64, lost: &[u64], moved: &[u64]) {
     let speakers = HashMap::from([(END, BTreeSet::from([UPPER, LOWER]))]);
     change(net, SOURCE, &[(END, via)], speakers, lost, moved);
@@ -151,7 +151,7 @@ fn what_waits_for_a_lost_neighbour_goes_another_way_and_what_it_has_stays() {
     let begun = net.offer(SOURCE, UPPER).expect("another");
     turn(&mut net, LOWER, &[UPPER], &[END]);
     assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1), (LOWER, 3)]));
-    // The transfer in progress counts no more, whatever the CL still says.
+    // The transfer in progress no longer counts, whatever the CL still reports.
     net.finish(SOURCE, &begun, Outcome::Acknowledged);
     for _ in 0..3 {
         let offer = net.offer(SOURCE, LOWER).expect("all that waited");
@@ -193,7 +193,7 @@ fn a_better_way_takes_what_waits_and_no_transfer() {
     turn(&mut net, LOWER, &[], &[END]);
     assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1), (LOWER, 1)]));
     net.finish(SOURCE, &begun, Outcome::Acknowledged);
-    // A way that others are sent by concerns nothing that waits.
+    // A route change for other destinations affects nothing that waits.
     turn(&mut net, UPPER, &[], &[]);
     assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1), (LOWER, 1)]));
     send(&mut net, APPLICATION);
@@ -214,7 +214,7 @@ fn a_bundle_that_nobody_answers_for_is_sent_by_the_present_way() {
 
 #[test]
 fn a_custody_signal_counts_by_the_way_that_the_plan_lets_it_come() {
-    // The upper relay's signal comes by the lower one.
+    // The upper relay's signal arrives through the lower one.
     for let_speak in [true, false] {
         let mut net = net();
         let mut speakers = HashMap::from([(END, BTreeSet::from([UPPER]))]);
@@ -250,7 +250,7 @@ fn what_this_nodes_own_services_send_goes_by_the_routes() {
     change(&mut net, SOURCE, &next, speakers, &[], &[LOWER]);
     net.agents[SOURCE].send(net.now, send.clone()).unwrap();
     assert_eq!(waiting(&net), BTreeMap::from([(LOWER, 1)]));
-    // Nor does it move when that neighbour is lost, unlike an application's.
+    // Nor does it move when that neighbour is lost, unlike an application's bundle.
     let service = APPLICATION;
     net.agents[SOURCE]
         .send(net.now, Send { service, ..send })
@@ -291,7 +291,7 @@ fn a_bundle_that_came_by_the_only_way_is_refused_and_not_sent_back() {
     let mut net = net();
     send(&mut net, APPLICATION);
     let offer = net.offer(SOURCE, UPPER).expect("a bundle");
-    // The relay's own contact to the end is gone: its best way leads back.
+    // The relay has lost its own contact to the end: its best route leads back.
     let now = net.now;
     let routes = vec![direct(1)];
     net.agents[1].set_routes(now, routes, underpass_bundle::Relaying::All);
@@ -309,7 +309,7 @@ fn a_bundle_that_came_by_the_only_way_is_refused_and_not_sent_back() {
         )
     };
     assert!(net.events(1).iter().any(refused));
-    // Its custodian is told, keeps it, and tries the way that it then has.
+    // The custodian is told, keeps the bundle, and tries the route that it has by then.
     net.finish(SOURCE, &offer, Outcome::Acknowledged);
     net.pass(Duration::from_millis(200));
     net.carry_signals(1, SOURCE);

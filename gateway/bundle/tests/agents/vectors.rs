@@ -21,7 +21,8 @@ fn bundles() -> Vec<(String, Bytes)> {
         for entry in fs::read_dir(folder.join(implementation)).unwrap() {
             let path = entry.unwrap().path();
             let raw = Bytes::from(bytes_of(&path));
-            // A bare bundle opens its array; every stream begins otherwise.
+            // A bare bundle begins with the head of its array; no stream begins like
+            // that.
             if raw.first() == Some(&0x9F) {
                 let name = path.file_name().unwrap().to_string_lossy();
                 bundles.push((format!("{implementation}/{name}"), raw));
@@ -73,8 +74,8 @@ fn a_changed_bit_under_a_crc_is_noticed() {
                 bundle.primary == whole.primary && bundle.payload == whole.payload
             };
             let decoded = decode(&changed, &DecodeLimits::default(), &CodePoints::default());
-            // All of HDTN's blocks have CRCs; only the outer array's head and
-            // break have none, and no bit of those may change the content.
+            // All of HDTN's blocks have CRCs. Only the outer array's head and break have
+            // none, and none of their bits may change the content.
             assert!(decoded.as_ref().map_or(true, same), "{name}, bit {bit}");
         }
     }
@@ -88,7 +89,7 @@ fn recorded_bundles_pass_through_a_relay_unharmed() {
         let Some((node, _)) = ipn_parts(&bundle.primary.destination) else {
             continue;
         };
-        // A node's report to itself, which another one sent back.
+        // A node's report to itself, which another node has sent back.
         if ipn_parts(&bundle.primary.source).is_some_and(|(source, _)| source == node) {
             continue;
         }

@@ -27,7 +27,7 @@ fn a_queue_on_disk_waits_for_a_few_of_its_bundles_alone() {
                 agent.transfer_finished(now, offer.key, Outcome::Acknowledged);
                 sent.push(offer.id);
             }
-            // What is asked for comes only when the link waits for it.
+            // A payload that is asked for arrives only when the link waits for it.
             None => {
                 assert!(
                     agent.is_loading(NeighbourId(2), BULK),

@@ -1,4 +1,4 @@
-//! A store whose every delay the test decides, shared by the agents of a node.
+//! A store shared by the agents of a node; the test decides all of its delays.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
 
-/// What of the node survives its end.
+/// The part of the node that survives its end.
 #[derive(Clone, Default)]
 pub struct Disk(Arc<Mutex<State>>);
 
@@ -47,8 +47,8 @@ impl Disk {
         }
     }
 
-    /// Makes the oldest durable where something waits for that, and lets its
-    /// payload leave memory.
+    /// Makes the oldest bundle durable if somebody waits for that, and drops its payload
+    /// from memory.
     pub fn commit(&self) -> bool {
         let state = &mut *self.state();
         let waits = |entry: &&mut Entry| entry.record.is_some() && !entry.committed;
@@ -69,7 +69,7 @@ impl Disk {
         true
     }
 
-    /// Reads what was asked for.
+    /// Reads a payload that was asked for.
     pub fn load(&self) -> bool {
         let state = &mut *self.state();
         let mut asked = state.entries.iter_mut();
@@ -86,7 +86,7 @@ impl Disk {
         true
     }
 
-    /// Whether nothing more can be taken.
+    /// Sets whether the disk is full.
     pub fn set_full(&self, full: bool) {
         self.state().full = full;
     }
@@ -95,7 +95,7 @@ impl Disk {
         self.state().entries.len()
     }
 
-    /// The node ends without warning; tells what it had made durable.
+    /// The node ends without warning; returns what it had made durable.
     pub fn crash(&self) -> Vec<Restored> {
         let state = &mut *self.state();
         state.events.clear();
@@ -113,7 +113,7 @@ impl Disk {
     }
 }
 
-/// What one agent has of a disk.
+/// One agent's part of a disk.
 pub struct Part {
     disk: Disk,
     shard: usize,

@@ -1,4 +1,4 @@
-//! A node of several agents, whose messages to each other the test carries.
+//! A node of several agents; the test carries their messages to each other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ pub struct Hub {
     pub now: Instant,
     pub common: Common,
     pub disk: Option<Disk>,
-    /// Under way from one agent to another.
+    /// Messages in flight from one agent to another.
     pub mail: BTreeMap<(usize, usize), VecDeque<Passed>>,
-    /// What the agents have said otherwise.
+    /// The other events of the agents.
     pub events: Vec<Event>,
     config: Config,
     neighbours: Vec<u64>,
@@ -71,7 +71,7 @@ impl Hub {
         self.drain();
     }
 
-    /// Ends without warning, and begins anew with so many agents.
+    /// The node ends without warning, and starts again with this many agents.
     pub fn restart(&mut self, shards: usize) {
         self.config.run_nonce += 1 << 40 | 1 << 20;
         self.mail.clear();
@@ -92,7 +92,7 @@ impl Hub {
         &mut self.agents[shard]
     }
 
-    /// Puts what the agents say where it belongs.
+    /// Sorts the agents' events into mail and other events.
     pub fn drain(&mut self) {
         for (from, agent) in self.agents.iter_mut().enumerate() {
             while let Some(event) = agent.poll_event() {
@@ -136,7 +136,7 @@ impl Hub {
         }
     }
 
-    /// Has the disk do all it has to, and carries what follows.
+    /// Lets the disk do all its work, and carries the messages that follow.
     pub fn work(&mut self) {
         self.carry_all();
         while self
@@ -194,7 +194,7 @@ impl Hub {
         self.drain();
     }
 
-    /// Bundles stored by each agent.
+    /// The number of bundles that each agent has stored.
     pub fn stored(&self) -> Vec<usize> {
         let stored = |agent: &Agent| agent.custody(self.now).bundles;
         self.agents.iter().map(stored).collect()
@@ -206,7 +206,7 @@ impl Hub {
         assert_eq!(self.common.quota().undelivered(), nothing);
     }
 
-    /// Asserts that nothing is left over of what was passed.
+    /// Asserts that nothing remains of the messages between agents.
     pub fn assert_settled(&self) {
         for agent in &self.agents {
             agent.footprint(&mut |name, count| {

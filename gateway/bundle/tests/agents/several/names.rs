@@ -1,4 +1,4 @@
-//! What one agent names, no other does.
+//! No two agents use the same names.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ fn bundles_and_custody_of_one_node_have_names_of_their_own() {
                     assert!(custody.insert((cteb.sequence, cteb.number)), "{round}");
                 }
             }
-            // In the second round with a clock.
+            // The second round has a clock.
             for agent in &mut hub.agents {
                 agent.set_clock(hub.now, 848_523_100_000);
             }

@@ -1,4 +1,4 @@
-//! Bundles that come in with one agent and go out with another.
+//! Bundles that come in at one agent and go out at another.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn custody_that_has_gone_on_is_signalled_before_it_was_committed() {
 #[test]
 fn the_end_of_the_process_loses_nothing_that_was_signalled() {
     let (near, far) = ends();
-    // At its end the bundle is in the mail, stored, committed or answered.
+    // When the process ends, the bundle is in the mail, stored, committed or answered.
     for moment in 0..4 {
         let mut star = Star::with_disk();
         let id = star.send(near, far, b"data");
@@ -96,7 +96,7 @@ fn a_duplicate_is_answered_and_not_stored_again() {
     let mut star = Star::with_disk();
     let id = star.send(near, far, b"data");
     let offer = star.next(near, BULK).unwrap();
-    // While the first is in the mail, stored, and gone.
+    // The first copy is in the mail, then stored, then gone.
     for _ in 0..2 {
         star.hub.receive(near, BULK, raw(&offer)).unwrap();
     }
@@ -127,13 +127,13 @@ fn what_is_on_its_way_holds_room() {
     for _ in 0..4 {
         star.send(near, far, b"data");
     }
-    // A neighbour may have three of the eight: its share, and two of the four
-    // that are for all.
+    // A neighbour may have three of the eight: its own share, and two of the four in the
+    // common pool.
     for taken in [1, 2, 3, 3] {
         star.up(near).unwrap();
         assert_eq!(star.hub.common.quota().stored().bundles, taken);
     }
-    // What is dropped on its way is not in the quota.
+    // A bundle that is dropped between agents leaves the quota.
     star.hub.mail.get_mut(&(0, 1)).unwrap().pop_front();
     assert_eq!(star.hub.common.quota().stored().bundles, 2);
     star.drain();
@@ -153,12 +153,12 @@ fn a_full_node_still_answers_for_what_it_has() {
     star.hub.carry_all();
     star.signalled(near);
     star.released(near);
-    // As if the signal had been lost.
+    // As if the signal were lost.
     star.hub.receive(near, BULK, raw(&offer)).unwrap();
     assert_eq!(star.hub.common.quota().stored().bundles, 1);
     star.hub.carry_all();
     assert_eq!(star.signalled(near), 1, "{id:?}");
-    // What it does not have it does not answer for.
+    // The hub does not answer for bundles that it does not have.
     let other = star.send(near, far, b"other");
     star.up(near).unwrap();
     star.hub.carry_all();
@@ -182,14 +182,14 @@ fn what_is_not_taken_is_refused_upstream() {
         assert_eq!(star.released(near), []);
         star.hub.assert_settled();
     };
-    // Its store was full by the time.
+    // The store of the other agent has filled meanwhile.
     let mut star = Star::with_disk();
     star.send(near, far, b"data");
     star.up(near).unwrap();
     star.hub.disk.as_ref().unwrap().set_full(true);
     star.hub.carry_all();
     deleted(&mut star, DeleteReason::DepletedStorage);
-    // Its lifetime ended on its way.
+    // The bundle's lifetime ended on its way.
     let mut star = Star::with_disk();
     let mut send = to_send(far, b"data");
     send.lifetime = Some(Duration::from_secs(5));
@@ -199,7 +199,7 @@ fn what_is_not_taken_is_refused_upstream() {
     star.hub.now += Duration::from_secs(5);
     star.hub.carry_all();
     deleted(&mut star, DeleteReason::LifetimeExpired);
-    // Its destination could have been a neighbour, but is none.
+    // Its destination could be a neighbour, but is none.
     let mut star = Star::with_disk();
     let near_routes: Vec<_> = numbers(2)[0]
         .iter()
@@ -280,8 +280,8 @@ fn status_reports_go_back_by_the_agent_that_has_the_reporter() {
 
 #[test]
 fn signals_for_others_cross_too() {
-    // The terminals take custody of each other's bundles, the hub does not:
-    // signals are bundles that it relays.
+    // The terminals take custody of each other's bundles, and the hub takes none: it
+    // relays their signals as bundles.
     let (near, far) = ends();
     let mut config = hub_config();
     for route in &mut config.routes {

@@ -1,9 +1,9 @@
-//! Custody is conserved in a node of several agents, whatever the order in
-//! which links, messages between agents, disk, routes and crashes come.
+//! Custody is conserved in a node of several agents, whatever the order of events on
+//! links, between agents, on disk, in routes, and of crashes.
 //!
-//! Two terminals send to each other and to a node behind two neighbours of the
-//! hub, between which its route changes. Every bundle is in somebody's custody
-//! until it has arrived; and in the end nothing is left.
+//! Two terminals send to each other and to a node behind two neighbours of the hub; the
+//! hub's route to that node changes between these two. Every bundle is in some node's
+//! custody until it has arrived, and in the end nothing is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -50,13 +50,13 @@ struct World {
     dice: Dice,
     /// Percent of transfers that break, before or after they have arrived.
     breaks: usize,
-    /// Percent of steps that might change a route which do.
+    /// Percent of the possible route changes that happen.
     changes: usize,
     /// Percent of steps at which the hub's process ends.
     crashes: usize,
     sent: BTreeSet<u64>,
     arrived: BTreeMap<u64, u32>,
-    /// What the hub's own service sent, and what it was told of.
+    /// What the hub's own service has sent, and what it was told.
     own: BTreeSet<BundleId>,
     released: Vec<BundleId>,
 }
@@ -121,7 +121,7 @@ impl World {
         self.terminals.get_mut(&number).unwrap()
     }
 
-    /// Whether a transfer arrives, and how its sender hears of it.
+    /// Whether a transfer arrives, and what its sender is told.
     fn fate(&mut self) -> (bool, Outcome) {
         let broken = self.dice.percent(self.breaks);
         let arrives = !broken || self.dice.percent(50);
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// Bundles that nobody has custody of though they have not arrived.
+    /// Bundles that have not arrived and are in nobody's custody.
     fn lost(&self) -> u64 {
         let agents = self.hub.agents.iter().chain(self.terminals.values());
         let custody = |agent: &Agent| -> u64 {
@@ -302,7 +302,7 @@ fn run(mut world: World, steps: usize) -> Result<(), TestCaseError> {
         world.step();
         prop_assert_eq!(world.lost(), 0, "custody was lost");
     }
-    // Losses, crashes and changes end, so that what is left can drain.
+    // Losses, crashes and changes cease, so that the rest can drain.
     (world.breaks, world.crashes) = (0, 0);
     for shard in 0..world.hub.agents.len() {
         world.hub.set_routes(shard, &routes(FACES[1]));

@@ -1,4 +1,4 @@
-//! What a neighbour that is away costs the others: nothing of their shares.
+//! A neighbour that is away takes nothing from the others' shares.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::hub::{Hub, by, direct, to_send};
 use super::terminals::{HUB, Star, ends, hub_config, numbers};
 use crate::net::node;
 
-/// What a bundle counts beside its payload.
+/// The bytes that a bundle counts for beside its payload.
 const BESIDE: u64 = 1024;
-/// What is sent at once here.
+/// The bytes of one send in these tests.
 const BYTES: usize = 3_000;
 const EACH: u64 = BYTES as u64 + BESIDE;
 
@@ -43,11 +43,11 @@ fn hub_of(neighbours: &[u64], shards: usize, bytes: u64, bundles: usize) -> Hub 
 fn whoever_takes_all_it_can_leaves_each_other_its_guaranteed_share() {
     let neighbours: Vec<u64> = (10..30).collect();
     for shards in [1, 2, 4] {
-        // Bytes are short, and bundles.
+        // Either bytes or bundles are scarce.
         for (bytes, bundles) in [(400 * EACH, 1 << 20), (1 << 40, 400)] {
             let mut hub = hub_of(&neighbours, shards, bytes, bundles);
             let taken = fill(&mut hub, 10, BYTES);
-            // Its share, and as much of the pool as it leaves.
+            // The neighbour gets its own share, and half of the pool.
             assert!((109..=110).contains(&taken), "{taken}");
             for other in &neighbours[1..] {
                 for _ in 0..10 {
@@ -106,15 +106,15 @@ fn relayed_bundles_for_a_neighbour_that_is_away_stop_no_others() {
     let mut star = Star::new(config, Some(Disk::default()));
     for _ in 0..80 {
         star.send(near[0], far[0], &[1; BYTES]);
-        // Once some were refused, others wait unsent.
+        // Once some bundles are refused, others wait unsent.
         star.up_if_any(near[0]).transpose().unwrap();
         star.hub.work();
         star.signalled(near[0]);
     }
     let stored = star.hub.common.quota().stored().bundles;
     assert!((20..=40).contains(&stored), "{stored}");
-    // To each other neighbour, of the same agent and of another; also from
-    // where the others come from.
+    // To each other neighbour, of the same agent and of another; also back to where the
+    // other bundles come from.
     for (from, to) in [(near[0], far[1]), (far[1], near[0]), (far[1], near[1])] {
         for _ in 0..10 {
             star.send(from, to, &[2; BYTES]);
@@ -141,7 +141,7 @@ fn what_is_recovered_counts_and_leaves_the_others_their_shares() {
     star.hub.work();
     star.hub.restart(2);
     assert_eq!(figures(&mut star.hub, far).used.bundles, 30);
-    // They exceed the new quota by far.
+    // The stored bundles exceed the new quota by far.
     limit(&mut star.hub, 8 * EACH, 1 << 20);
     assert_eq!(sent(&mut star.hub, far, BYTES), Err(SendError::NoRoom));
     for other in numbers(2).concat() {
@@ -179,7 +179,7 @@ fn a_bundle_that_goes_another_way_takes_its_room_along() {
     assert_eq!(figures(&mut hub, far).used.bytes, taken * EACH);
     assert_eq!(hub.common.quota().stored().bundles, taken);
     assert_eq!(sent(&mut hub, far, BYTES), Err(SendError::NoRoom));
-    // The pool is in use; the share of the other is not.
+    // The pool is in use, but the other neighbour's share is not.
     let now = hub.now;
     for _ in 0..10 {
         let send = to_send(30, &[7; BYTES]);
@@ -203,7 +203,7 @@ fn neighbours_that_come_and_go_divide_the_quota_anew() {
         sent(&mut hub, *newcomer, BYTES).unwrap();
         sent(&mut hub, *newcomer, BYTES).unwrap();
     }
-    // The last but one goes: its bundles have no route and are given up.
+    // The last neighbour but one goes: its bundles have no route and are deleted.
     for shard in 0..2 {
         hub.set_routes(shard, &direct(&more[..9]));
     }

@@ -13,7 +13,7 @@ use crate::net::{BULK, node};
 
 pub const HUB: u64 = 1;
 
-/// A hub of two agents, and terminals that send to each other by way of it.
+/// A hub of two agents, and terminals that send to each other through it.
 pub struct Star {
     pub hub: Hub,
     terminals: BTreeMap<u64, Agent>,
@@ -77,12 +77,12 @@ impl Star {
             .next_for(now, NeighbourId(HUB), class, u64::MAX)
     }
 
-    /// A terminal's next bundle comes to the hub.
+    /// The hub receives a terminal's next bundle.
     pub fn up(&mut self, from: u64) -> Result<(), Reject> {
         self.up_if_any(from).expect("something to send")
     }
 
-    /// The same, if it has one that need not wait for room.
+    /// The same, if the terminal has a bundle that need not wait for room.
     pub fn up_if_any(&mut self, from: u64) -> Option<Result<(), Reject>> {
         let offer = self.next(from, BULK)?;
         let outcome = self.hub.receive(from, BULK, raw(&offer));
@@ -95,8 +95,7 @@ impl Star {
         Some(outcome)
     }
 
-    /// All that the hub has for a terminal in a class comes there; tells how
-    /// much.
+    /// A terminal receives all that the hub has for it in a class; returns the number.
     pub fn down(&mut self, to: u64, class: Class) -> usize {
         let mut count = 0;
         while let Some(offer) = self.hub.offer(to, class) {
@@ -110,7 +109,7 @@ impl Star {
         count
     }
 
-    /// A terminal's signals come to the hub.
+    /// The hub receives a terminal's signals.
     pub fn signals_up(&mut self, from: u64) {
         while let Some(offer) = self.next(from, Class::SIGNALLING) {
             let class = Class::SIGNALLING;
@@ -131,7 +130,7 @@ impl Star {
         }
     }
 
-    /// Time for signals to be gathered, and the hub's to a terminal.
+    /// Waits until signals are gathered; the terminal then receives the hub's.
     pub fn signalled(&mut self, to: u64) -> usize {
         self.pass(Duration::from_millis(100));
         self.down(to, Class::SIGNALLING)
@@ -157,7 +156,7 @@ impl Star {
         self.events(at).into_iter().filter_map(delivered).collect()
     }
 
-    /// Carries all there is until nothing moves; what is left goes with time.
+    /// Carries everything until nothing moves; then lets time pass for the rest.
     pub fn drain(&mut self) {
         let all = numbers(2).concat();
         for _ in 0..200 {
