@@ -1,5 +1,5 @@
-//! The vectors of `docs/vectors/deferred-messages.json`, both ways, and
-//! whatever else may come.
+//! The vectors of `docs/vectors/deferred-messages.json` in both directions, and arbitrary
+//! bytes.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -95,7 +95,7 @@ proptest! {
         mut data in prop::collection::vec(any::<u8>(), 0..200),
         kind in 0u8..7,
     ) {
-        // Chance would hardly find a version and a kind.
+        // Random bytes would hardly ever hit a version and a kind.
         if data.len() > 1 {
             data[0] = 1;
             data[1] = kind;

@@ -1,12 +1,13 @@
-//! Downloads and uploads at once on an uneven link: the ACKs of the one take a large
-//! part of what the other has, and nobody is told what the link carries.
+//! Simultaneous downloads and uploads on an asymmetric link: the ACKs of one direction
+//! take a large part of the other direction's capacity, and no one is told what the link
+//! carries.
 
 use super::*;
 
 const SECONDS: f64 = 100.0;
 const FROM_S: f64 = 30.0;
 
-/// The courses there and back of a link with these rates, bit/s, and this round trip.
+/// Both directions of a link with these rates, bit/s, and this round trip.
 fn both(rates: [f64; 2], rtt_s: f64, beacon_noise_s: f64) -> [Course; 2] {
     let [there, back] = rates.map(|rate| Link {
         acknowledges: true,
@@ -23,7 +24,7 @@ fn both(rates: [f64; 2], rtt_s: f64, beacon_noise_s: f64) -> [Course; 2] {
     courses
 }
 
-/// That quantile over time of both queues together, s.
+/// This quantile, over time, of the sum of both queues, s.
 fn queues(courses: &[Course; 2], quantile: f64) -> f64 {
     let [there, back] = courses.each_ref().map(|one| one.steps.iter());
     let behind_the_start = there.zip(back).skip((FROM_S * 1e3) as usize);

@@ -1,4 +1,4 @@
-//! What beacons tell the two ends of a hop of its queues.
+//! What beacons tell both ends of a hop about its queues.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,28 +7,31 @@ use underpass_capacity::WayThere;
 
 use crate::model::{Link, OverTime, Way};
 
-/// Time from one beacon to the next, s.
+/// The time from one beacon to the next, s.
 const BEACON_S: f64 = 0.15;
-/// A sender's have at most this part (1/n) of its rate, but come as often as this, s.
+/// A sender's beacons take at most this part (1/n) of its rate, but come at least once in
+/// this time, s.
 const BEACON_PART: f64 = 200.0;
 const BEACON_BITS: f64 = 720.0;
 const RAREST_BEACON_S: f64 = 0.8;
 
-/// Beacons in both directions; by the end that sends them.
+/// Beacons in both directions, indexed by the sending end.
 #[derive(Default)]
 pub struct Exchanged {
-    /// When each arrives, how late, and what it tells of those of the other end, s.
+    /// For each beacon in flight: its arrival, its delay, and the delay of the other
+    /// end's beacons that it reports, s.
     on_their_way: [VecDeque<(f64, f64, f64)>; 2],
-    /// When the last one left, and how far apart they are, s.
+    /// When the last one left, and the interval between them, s.
     sent: [f64; 2],
     each: [f64; 2],
-    /// By the end that hears them: how late the last ones were, and what they told, s.
+    /// By receiving end: the delays of the last beacons, and the delays that they
+    /// reported, s.
     late: [VecDeque<f64>; 2],
     told: [Option<f64>; 2],
 }
 
 impl Exchanged {
-    /// A millisecond passes at `t` for what `end` sends, while so much is allowed.
+    /// One millisecond of the beacons of `end` at `t`, while `allowed` may be sent.
     pub fn go_on(&mut self, end: usize, t: f64, way: &Way, allowed: f64) {
         let each = beacons_apart(allowed);
         self.each[end] = each;
@@ -51,7 +54,7 @@ impl Exchanged {
         }
     }
 
-    /// What an end knows of the way back to it, and of that to the other end.
+    /// What an end knows of the way back to it, and of the way to the other end.
     pub fn heard(&self, end: usize) -> (Option<Duration>, Option<WayThere>) {
         let back = self.late[end].iter().copied().reduce(f64::max);
         let there = self.told[end].map(|late| WayThere {
@@ -62,34 +65,35 @@ impl Exchanged {
     }
 }
 
-/// How far apart a sender's beacons are while so much is allowed, s.
+/// The interval between a sender's beacons while `allowed` may be sent, s.
 fn beacons_apart(allowed: f64) -> f64 {
     (BEACON_BITS * BEACON_PART / allowed).clamp(BEACON_S, RAREST_BEACON_S)
 }
 
-/// What keeps a beacon on its way by itself, s.
+/// The random delay of a single beacon, s.
 fn beacon_noise(link: &Link, t: f64) -> f64 {
     let noise = (t * 977.0).fract();
     0.003 * noise + link.beacon_noise_s * (noise * 31.0).fract().powi(3)
 }
 
-/// How late, s, as beacons carry it: in steps of a seventh.
+/// A delay as beacons carry it: in steps of a seventh, s.
 fn stepped(late: f64) -> f64 {
     let steps = ((late * 1e3).max(0.5).ln() / 1.14_f64.ln()).round();
     1.14_f64.powf(steps) / 1e3
 }
 
-/// How late the sender's beacons are, and the peer's that tell it.
+/// The sender's beacons with their delays, and the peer's beacons that report these
+/// delays.
 #[derive(Default)]
 pub struct Beacons {
-    /// When each arrives, and how late, s.
+    /// The arrival and delay of each, s.
     there: VecDeque<(f64, f64)>,
-    /// When each of the peer's arrives, and what it tells, s.
+    /// The arrival of each of the peer's beacons, and the delay that it reports, s.
     back: VecDeque<(f64, f64)>,
-    /// What the peer knows, s.
+    /// The delay that the peer knows, s.
     known: f64,
     told: Option<WayThere>,
-    /// When the sender's last one left, and the peer's, s.
+    /// When the sender's last beacon left, and the peer's, s.
     sent: f64,
     sent_back: f64,
 }
@@ -97,18 +101,18 @@ pub struct Beacons {
 impl Beacons {
     pub fn new() -> Beacons {
         Beacons {
-            // The ends do not send at the same moment.
+            // Both ends do not send at the same moment.
             sent_back: -0.08,
             ..Beacons::default()
         }
     }
 
-    /// What the sender has been told last.
+    /// The delay that the sender was last told.
     pub fn told(&self) -> Option<WayThere> {
         self.told
     }
 
-    /// A millisecond passes at `t`, with the queue as it is, while so much is allowed.
+    /// One millisecond at `t` with this queue, while `allowed` may be sent.
     pub fn go_on(&mut self, link: &Link, t: f64, (queue_s, allowed): (f64, f64)) {
         let Some(tells) = &link.tells_there else {
             return;
@@ -135,7 +139,7 @@ impl Beacons {
     }
 }
 
-/// What the next beacon tells, if it has come at `t`.
+/// The content of the next beacon, if it has arrived by `t`.
 fn come(beacons: &mut VecDeque<(f64, f64)>, t: f64) -> Option<f64> {
     let (at, _) = beacons.front()?;
     if *at > t {
@@ -144,7 +148,7 @@ fn come(beacons: &mut VecDeque<(f64, f64)>, t: f64) -> Option<f64> {
     beacons.pop_front().map(|(_, late)| late)
 }
 
-/// What the last beacons that have come at `t` tell, at the most.
+/// The largest delay in the last beacons that have arrived by `t`.
 pub fn way_back(link: &Link, queue: &OverTime<f64>, t: f64) -> Duration {
     let number = (t / BEACON_S) as u64;
     let sent = (0..=number).rev().map(|number| number as f64 * BEACON_S);

@@ -1,16 +1,16 @@
-//! What a course has shown.
+//! The results of a simulated run.
 
 use underpass_capacity::Reason;
 
 use crate::model::STEP_S;
 
-/// What a course showed from one time on.
+/// The results of a run from some time on.
 #[derive(Debug, Default)]
 pub struct Course {
-    /// Of each millisecond: bits that the link could carry beside others', bits
-    /// delivered of the sender's, the queue in s, the estimate.
+    /// For each millisecond: bits that the link could carry beside others' traffic, bits
+    /// of the sender that were delivered, the queue in s, the estimate.
     pub steps: Vec<(f64, f64, f64, Option<f64>)>,
-    /// What the estimate goes back to at the end of each second.
+    /// The reason for the estimate at the end of each second.
     pub reasons: Vec<Option<Reason>>,
 }
 
@@ -27,26 +27,26 @@ impl Course {
         part.iter().map(|step| step.1).sum::<f64>() / could
     }
 
-    /// That quantile of the queue over time, s.
+    /// This quantile of the queue over time, s.
     pub fn queue(&self, quantile: f64, from_s: f64, to_s: f64) -> f64 {
         let mut queues: Vec<f64> = self.part(from_s, to_s).iter().map(|s| s.2).collect();
         queues.sort_by(f64::total_cmp);
         queues[((queues.len() - 1) as f64 * quantile) as usize]
     }
 
-    /// The queue over time in the mean, s.
+    /// The mean queue over time, s.
     pub fn mean_queue(&self, from_s: f64, to_s: f64) -> f64 {
         let part = self.part(from_s, to_s);
         part.iter().map(|step| step.2).sum::<f64>() / part.len() as f64
     }
 
-    /// The least estimate, bit/s; infinite where there was none.
+    /// The lowest estimate, bit/s; infinite if there was none.
     pub fn least_estimate(&self, from_s: f64, to_s: f64) -> f64 {
         let known = self.part(from_s, to_s).iter().filter_map(|step| step.3);
         known.fold(f64::INFINITY, f64::min)
     }
 
-    /// From when on the estimate is never below `bps`.
+    /// The time from which on the estimate is never below `bps`.
     pub fn reaches(&self, bps: f64, from_s: f64) -> f64 {
         let part = self.part(from_s, f64::MAX);
         let first = part.iter().position(|s| s.3.is_none_or(|e| e >= bps));

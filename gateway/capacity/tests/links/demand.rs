@@ -1,16 +1,16 @@
-//! A return link whose capacity has to be asked for (volume-based dynamic capacity,
-//! EN 301 545-2), as satlink has it.
+//! A return link whose capacity must be requested (volume-based dynamic capacity, EN 301
+//! 545-2), as satlink models it.
 
 use std::collections::VecDeque;
 
 use crate::model::STEP_S;
 
-/// How capacity is asked for and granted.
+/// How capacity is requested and granted.
 #[derive(Clone, Copy)]
 pub struct Demand {
     /// Capacity is granted for frames of this length, s.
     pub frame_s: f64,
-    /// A request is granted in the first frame that begins so much later, s.
+    /// A request is granted in the first frame that begins this much later, s.
     pub grant_s: f64,
     /// This part of each frame needs no request.
     pub constant: f64,
@@ -19,15 +19,15 @@ pub struct Demand {
 /// What a terminal may send, and when.
 #[derive(Default)]
 pub struct Slots {
-    /// The frame that is on, and when its slots end, s. What of them is not used lapses.
+    /// The present frame, and the time when its slots end, s. Unused slots lapse.
     frame: u64,
     end: f64,
-    /// What was asked for and not granted: when it may be, s, and bits.
+    /// Requests that are not granted yet: the earliest time of the grant, s, and bits.
     requests: VecDeque<(f64, f64)>,
 }
 
 impl Slots {
-    /// What may be sent in the step at `t`, bits, while so much waits.
+    /// The bits that may be sent in the step at `t`, while `waiting` bits wait.
     pub fn pass(&mut self, demand: &Demand, t: f64, rate: f64, waiting: f64) -> f64 {
         let frame = ((t + STEP_S / 2.0) / demand.frame_s) as u64;
         if frame > self.frame || t == 0.0 {
@@ -36,7 +36,7 @@ impl Slots {
         (self.end - t).clamp(0.0, STEP_S) * rate
     }
 
-    /// A frame begins: the terminal asks for what waits and is not asked for yet.
+    /// A frame begins: the terminal requests capacity for waiting bits without a request.
     fn open(&mut self, demand: &Demand, frame: u64, rate: f64, waiting: f64) {
         self.frame = frame;
         let begin = frame as f64 * demand.frame_s;
@@ -51,7 +51,7 @@ impl Slots {
         }
     }
 
-    /// What is granted in the frame that begins at `begin`, bits: at most so many.
+    /// The bits granted in the frame that begins at `begin`, at most `most`.
     fn grant(&mut self, begin: f64, most: f64) -> f64 {
         let mut left = most;
         while let Some((at, bits)) = self.requests.front_mut()

@@ -1,12 +1,12 @@
-//! Traffic that comes and goes: objects at random, one after the other.
+//! Intermittent traffic: objects arrive at random, one after the other.
 
 use super::*;
 use crate::model::STEP_S;
 
 const SECONDS: f64 = 60.0;
 
-/// Objects of 10 to 100 kB that come at random, in all this part of the link's rate: the
-/// bits that come at each millisecond, as a rate.
+/// Objects of 10 to 100 kB that arrive at random and together take this part of the
+/// link's rate: the bits of each millisecond, as a rate.
 fn objects(seed: u64, bps: f64) -> model::OverTime<f64> {
     let mut random = Random::new(seed);
     let mut of_steps = vec![0.0; (SECONDS / STEP_S) as usize + 1];
@@ -22,8 +22,8 @@ fn objects(seed: u64, bps: f64) -> model::OverTime<f64> {
     Box::new(move |t| of_steps[(t / STEP_S).round() as usize])
 }
 
-/// The estimate on a link of which nothing was told, from the least to the most, as parts
-/// of what it carries.
+/// The lowest and highest estimates on a link of which nothing was told, as parts of what
+/// it carries.
 fn spread(rate: f64, rtt_s: f64, queue_s: f64, load: f64, seed: u64) -> (f64, f64) {
     let mut link = Link::new(move |_| rate, rtt_s);
     link.queue_s = queue_s;
@@ -39,8 +39,8 @@ fn spread(rate: f64, rtt_s: f64, queue_s: f64, load: f64, seed: u64) -> (f64, f6
     })
 }
 
-/// What is sent now and then fills the link for moments only: neither a pause nor the little
-/// that came before it is what the link carries.
+/// Intermittent traffic fills the link only for moments: neither a pause nor the few
+/// bytes before it show what the link carries.
 #[test]
 fn traffic_that_comes_and_goes_moves_the_estimate_little() {
     let links = [(2e6, 0.05, 0.04), (8e6, 0.6, 0.16), (10e6, 0.03, 0.47)];

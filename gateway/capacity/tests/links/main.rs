@@ -1,4 +1,4 @@
-//! The estimator on links that are not as they were told to be.
+//! The estimator on links that differ from what it was told.
 
 mod acks;
 mod beacons;
@@ -83,7 +83,7 @@ fn a_link_with_twice_the_hint_is_found_within_ten_round_trips() {
     }
 }
 
-/// The longest time, s, in which no two seconds in turn tell of a limit.
+/// The longest time, s, without two successive seconds that show a limit.
 fn longest_without_limit(reasons: &[Option<Reason>]) -> usize {
     let (mut longest, mut since) = (0, 0);
     for pair in reasons.windows(2) {
@@ -137,7 +137,7 @@ fn a_step_down_is_answered_within_a_round_trip_and_200_ms() {
         show("step", &course, 20.0, 60.0);
         let at = 20.0 + 0.56 + 0.2;
         assert!(course.least_estimate(20.0, at) < 1.1 * after);
-        // All that was sent too fast has left the queue within its line time.
+        // All bits that were sent too fast leave the queue within their line time.
         let sent_too_fast = (before - after) * 0.76 / after;
         let drained = at + sent_too_fast.min(1.2) + 0.3;
         show("from then", &course, drained, 60.0);
@@ -186,7 +186,7 @@ fn leo(seed: u64) -> Link {
     link.back = Box::new(move |t| back[at(t)].1 / 2.0);
     link.loss = Box::new(move |t| losses[at(t)].2);
     link.queue_s = 0.5;
-    // A longer way back looks like a queue until five beacons have shown it.
+    // A longer way back looks like a queue until five beacons have shown otherwise.
     link.told_back = Some(Box::new(move |t| match t % 15.0 < 0.75 {
         true => (told[at(t)].1 - told[at((t - 15.0).max(0.0))].1).max(0.0) / 2.0,
         false => 0.0,
@@ -270,13 +270,13 @@ fn what_is_told_anew_is_where_the_estimate_goes_on() {
     let mut estimator = Estimator::new(limits(Some(5_000_000), None));
     let now = Instant::now();
     for (told, capacity_bps, rate_bps) in [
-        // The same again changes nothing.
+        // Telling the same again changes nothing.
         (
             limits(Some(5_000_000), None),
             Some(5_000_000),
             Some(5_000_000),
         ),
-        // A modem that has changed its coding says what there is.
+        // A modem that has changed its coding tells the new rate.
         (
             limits(Some(5_000_000), Some(20_000_000)),
             None,
@@ -292,7 +292,7 @@ fn what_is_told_anew_is_where_the_estimate_goes_on() {
             None,
             Some(2_000_000),
         ),
-        // Without a bound it is not known, and found from the first packets on.
+        // Without a bound the rate is unknown, and is found from the first packets on.
         (limits(None, None), None, None),
     ] {
         estimator.set_limits(told);
@@ -301,8 +301,7 @@ fn what_is_told_anew_is_where_the_estimate_goes_on() {
     }
 }
 
-/// A peer that lies, a clock that jumps, sessions that come and go: totals and
-/// times of any kind.
+/// A peer that lies, a clock that jumps, sessions that come and go: any totals and times.
 #[test]
 fn whatever_is_read_the_rate_is_within_its_limits() {
     for seed in 0..3_000 {
@@ -362,8 +361,7 @@ fn whatever_is_read_the_rate_is_within_its_limits() {
     }
 }
 
-/// A machine without time for its network: nothing passes for a moment, and then
-/// all that has waited.
+/// A busy machine: nothing passes for a moment, and then all waiting packets do.
 #[test]
 fn moments_in_which_nothing_passes_are_made_up_for() {
     for (stall_s, rtt_s) in [
@@ -404,7 +402,7 @@ fn who_has_little_to_send_lowers_nothing() {
     assert!(course.least_estimate(0.0, 20.0) > 40e6);
 }
 
-/// A busy machine that keeps all packets looks like a link that carries nothing.
+/// A busy machine that holds all packets looks like a link that carries nothing.
 #[test]
 fn that_a_link_carries_less_than_the_least_is_not_believed() {
     let limits = Limits {

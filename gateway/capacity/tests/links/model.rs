@@ -1,4 +1,4 @@
-//! A sender with a backlog, and a link with a queue, in steps of a millisecond.
+//! Models a sender with a backlog, and a link with a queue, in steps of a millisecond.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -14,22 +14,23 @@ use crate::random::Random;
 use crate::tcp::Tcp;
 
 pub const PACKET: u64 = 12_000;
-/// A pure ACK with timestamps, bytes of IP, and for how many packets of the other
-/// direction there is one.
+/// The size of a pure ACK with timestamps, bytes of IP, and the number of packets of the
+/// other direction that one ACK acknowledges.
 const ACK_BYTES: u64 = 52;
 const ACKED_PACKETS: u64 = 2;
 pub const STEP_S: f64 = 1e-3;
-/// What the link scheduler leaves at least to data beside ACKs, bit/s.
+/// The least rate that the link scheduler leaves to data beside ACKs, bit/s.
 const LEAST_SCHEDULED_BPS: f64 = 8_000.0;
-/// What may be sent where nothing bounds it, bit/s.
+/// The rate of sending without any bound, bit/s.
 const UNLIMITED: f64 = 1e9;
-/// What the link scheduler uses of a rate.
+/// The part of a rate that the link scheduler uses.
 const UTILISATION: f64 = 0.985;
 /// A bundle's line time, s, and its bounds, bits.
 const BUNDLE_S: f64 = 0.06;
 const LEAST_BUNDLE: f64 = 32_768.0;
 const MOST_BUNDLE: f64 = 8_388_608.0;
-/// When a rate falls by more than this part, what TCP has not sent is waited for.
+/// When the rate falls by more than this part, the scheduler waits for TCP's unsent
+/// bytes.
 const LOWERED: f64 = 0.25;
 
 pub type OverTime<T> = Box<dyn Fn(f64) -> T>;
@@ -42,41 +43,41 @@ pub struct Link {
     pub there: OverTime<f64>,
     pub back: OverTime<f64>,
     pub loss: OverTime<f64>,
-    /// What the queue holds, s at the present rate.
+    /// The queue's limit, s at the present rate.
     pub queue_s: f64,
-    /// What it holds, bits, where that does not change with the rate.
+    /// The queue's limit, bits, if it does not change with the rate.
     pub queue_bits: Option<f64>,
-    /// Added to each packet's delay there, at most, s; packets overtake.
+    /// The largest random delay of a packet on the way there, s; packets overtake.
     pub jitter_s: f64,
-    /// Acknowledgements come back in bunches, each so long after the last, s.
+    /// Acknowledgements come back in bunches at this interval, s.
     pub bunch_s: f64,
-    /// Its capacity has to be asked for.
+    /// How capacity is requested, if it has to be.
     pub demand: Option<Demand>,
-    /// The peer holds acknowledgements back so that each round trip has at least so much
-    /// of queue, s.
+    /// The peer delays acknowledgements so that each round trip seems to have at least
+    /// this much queue, s.
     pub pretends: OverTime<f64>,
-    /// What others send into the same queue, bit/s.
+    /// Other senders' traffic in the same queue, bit/s.
     pub others: OverTime<f64>,
-    /// What the sender has to send, bit/s.
+    /// The sender's own traffic, bit/s.
     pub offered: OverTime<f64>,
-    /// Something waits at all times, if only for what others send.
+    /// Something waits at all times, if only others' traffic.
     pub waits: bool,
-    /// Beacons tell what of the way back is queue: so much of its delay, s.
+    /// The part of the way back's delay that beacons report as queue, s.
     pub told_back: Option<OverTime<f64>>,
-    /// The peer's beacons tell how late the sender's are: at a time, and of what is
-    /// true, s.
+    /// The delay of the sender's beacons that the peer's beacons report, given the time
+    /// and the true delay, s.
     pub tells_there: Option<Box<dyn Fn(f64, f64) -> f64>>,
-    /// What keeps beacons at most on their way by itself, s; most of them much less.
+    /// The largest random delay of a beacon, s; most have much less.
     pub beacon_noise_s: f64,
-    /// What the other direction carries is acknowledged by packets in this one's queue.
+    /// Packets in this direction's queue acknowledge the other direction's data.
     pub acknowledges: bool,
-    /// Between scheduler and link there is a TCP connection, with this round trip; else
+    /// A TCP connection between scheduler and link, with this round trip; without it,
     /// what the scheduler grants leaves at once.
     pub tcp: Option<f64>,
-    /// TCP is given whole bundles, has the kernel's window and gets an acknowledgement for
-    /// each second packet; else it is given packets, and each is acknowledged.
+    /// TCP is given whole bundles, has the kernel's window and gets an acknowledgement
+    /// for every second packet. Otherwise it is given packets, and each is acknowledged.
     pub as_in_a_node: bool,
-    /// Nothing but TCP's window bounds what leaves before the first estimate.
+    /// Before the first estimate, only TCP's window bounds what leaves.
     pub opens_blindly: bool,
 }
 
@@ -107,16 +108,16 @@ impl Link {
     }
 }
 
-/// How fast is sent.
+/// How the sender's rate is decided.
 pub enum Sender {
-    /// As the estimator says.
+    /// By the estimator.
     Found(Limits),
-    /// As somebody says who knows the link, but later by so much, s.
+    /// By an oracle that knows the link, but with this delay, s.
     Oracle(f64),
 }
 
 struct Packet {
-    /// Number and transmission of the sender's; others' have none.
+    /// Number and transmission of a packet of the sender; others' packets have none.
     of_sender: Option<(u64, u64)>,
     sent: f64,
     bits: u64,
@@ -143,8 +144,8 @@ pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> 
     way.course
 }
 
-/// Runs a sender at each end of a hop: the queue of each direction holds up the
-/// other one's acknowledgements, and beacons tell both ends of both.
+/// Runs a sender at each end of a hop: the queue of each direction delays the
+/// acknowledgements of the other, and beacons tell both ends about both queues.
 pub fn run_both(
     links: [&Link; 2],
     senders: [&Sender; 2],
@@ -190,14 +191,14 @@ pub struct Way<'a> {
     served: f64,
     slots: Slots,
     others: f64,
-    /// Packets behind the queue by when they arrive, and what then is acknowledged.
+    /// Packets past the queue by arrival time; they are acknowledged then.
     arriving: Vec<(f64, Packet)>,
     acks: Vec<(f64, Packet)>,
-    /// When the last one left the other direction's queue.
+    /// When the last acknowledgement left the other direction's queue.
     last_ack: f64,
-    /// By number: the last transmission.
+    /// By number: the last transmission of each unacknowledged packet.
     outstanding: BTreeMap<u64, u64>,
-    /// By transmission, those not known to be lost: the number.
+    /// By transmission: the number of each packet not known to be lost.
     on_their_way: BTreeMap<u64, u64>,
     repairs: VecDeque<u64>,
     next: u64,
@@ -205,28 +206,30 @@ pub struct Way<'a> {
     highest: u64,
     credit: f64,
     offered: f64,
-    /// Bits of this step that came for the first time.
+    /// Bits that arrived for the first time in this step.
     delivered: f64,
     reading: Reading,
     srtt: f64,
     fresh: bool,
     /// Packets that have arrived, for the other direction to acknowledge.
     arrived: u64,
-    /// Of the other direction: not acknowledged yet; ACKs sent so far, and in this step.
+    /// Of the other direction: packets not acknowledged yet; ACKs sent so far, and in
+    /// this step.
     to_acknowledge: u64,
     acks_sent: u64,
     ack_bits: u64,
     unscheduled: Option<UnscheduledTraffic>,
-    /// What the scheduler leaves to ACKs, bit/s.
+    /// The rate that the scheduler leaves to ACKs, bit/s.
     left_bps: f64,
     tcp: Option<Tcp>,
-    /// The last first flight.
+    /// The latest first flight.
     flight: Option<FirstFlight>,
-    /// When something was last acknowledged.
+    /// When the last acknowledgement came.
     heard: f64,
-    /// Packets that the peer has yet to acknowledge: it does each second one.
+    /// Packets that the peer has yet to acknowledge: it acknowledges every second one.
     half_acknowledged: bool,
-    /// The rate that TCP was last told, bit/s, and whether that fell since the last reading.
+    /// The rate that TCP was last told, bit/s, and whether it fell since the last
+    /// reading.
     paced: f64,
     lowered: bool,
 }
@@ -237,7 +240,7 @@ impl<'a> Way<'a> {
             Sender::Found(limits) => *limits,
             Sender::Oracle(_) => Limits::default(),
         };
-        // Its handshake has shown the round trip, and is acknowledged.
+        // TCP's handshake has shown the round trip, and is acknowledged.
         let handshake = link.tcp.map_or(0, |_| PACKET);
         Way {
             link,
@@ -288,7 +291,7 @@ impl<'a> Way<'a> {
         self.queue_bits / (self.link.rate)(t)
     }
 
-    /// What may be sent, bit/s.
+    /// The rate at which the sender may send, bit/s.
     fn allowed(&self, t: f64, now: Instant) -> f64 {
         match self.sender {
             Sender::Found(_) => {
@@ -309,13 +312,13 @@ impl<'a> Way<'a> {
         !self.repairs.is_empty() || self.offered >= PACKET as f64
     }
 
-    /// A millisecond passes at `t`; `queue_s` is what the other direction has of queue.
+    /// One millisecond at `t`; `queue_s` is the other direction's queue.
     fn pass(&mut self, t: f64, now: Instant, queue_s: f64) {
         let allowed = self.allowed(t, now);
         self.send(t, allowed);
         self.carry(t);
         self.acknowledge(t, queue_s);
-        // What was sent before others that have arrived counts as lost.
+        // A packet counts as lost once later ones have arrived.
         let reordering = 3 + (allowed * self.link.jitter_s * 2.0 / PACKET as f64) as u64;
         while let Some((&first, &number)) = self.on_their_way.first_key_value()
             && first + reordering <= self.highest
@@ -372,7 +375,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// What TCP takes of what the scheduler grants, and what of it leaves.
+    /// Gives TCP what the scheduler grants, and sends what TCP lets leave.
     fn send_by(&mut self, t: f64, rate: Option<f64>, granted: f64, tcp: &mut Tcp) {
         let grants = rate.map_or(MOST_BUNDLE, |_| granted * BUNDLE_S);
         let bundle = match self.link.as_in_a_node {
@@ -412,7 +415,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Sends a packet, of those that are lost if there are any. Whether it was one.
+    /// Sends a packet, lost ones first; whether it was a lost one.
     fn transmit(&mut self, t: f64) -> bool {
         let (number, again) = match self.repairs.pop_front() {
             Some(number) => (number, true),
@@ -430,7 +433,7 @@ impl<'a> Way<'a> {
         again
     }
 
-    /// Acknowledges `arrived` packets more of the other direction.
+    /// Acknowledges `arrived` more packets of the other direction.
     fn acknowledge_others(&mut self, t: f64, arrived: u64) {
         self.ack_bits = 0;
         if !self.link.acknowledges {
@@ -446,7 +449,7 @@ impl<'a> Way<'a> {
         self.reading.other_bits += self.ack_bits;
     }
 
-    /// What the scheduler leaves to ACKs follows what it knows of them.
+    /// The scheduler leaves to ACKs the rate that it has measured of them.
     fn leave_to_acks(&mut self, now: Instant) {
         if !self.link.acknowledges {
             return;
@@ -463,7 +466,7 @@ impl<'a> Way<'a> {
         self.left_bps = traffic.bps(now) as f64;
     }
 
-    /// Puts a packet of the sender's or of others into the queue, if that has room.
+    /// Puts a packet of the sender or of others into the queue, if it has room.
     fn enqueue(&mut self, t: f64, of_sender: Option<(u64, u64)>, bits: u64) {
         let by_time = self.link.queue_s * (self.link.rate)(t);
         let most = self.link.queue_bits.unwrap_or(by_time);
@@ -477,7 +480,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// What the link carries.
+    /// The link carries packets from the queue.
     fn carry(&mut self, t: f64) {
         let link = self.link;
         let rate = (link.rate)(t);
@@ -503,13 +506,13 @@ impl<'a> Way<'a> {
             self.arriving.push((t + (link.there)(t) + jitter, packet));
         }
         if self.queue.is_empty() {
-            // What was not used is gone.
+            // Unused capacity is lost.
             let most = link.demand.map_or(PACKET as f64, |_| 0.0);
             self.served = self.served.min(most);
         }
     }
 
-    /// What arrives, and is acknowledged.
+    /// Packets arrive, and are acknowledged.
     fn acknowledge(&mut self, t: f64, queue_s: f64) {
         for (at, packet) in due(&mut self.arriving, t) {
             self.arrived += 1;
@@ -520,7 +523,7 @@ impl<'a> Way<'a> {
             };
             let waited = at - packet.sent - (self.link.there)(t);
             let held_back = ((self.link.pretends)(t) - waited).max(0.0);
-            // None overtakes another in the queue.
+            // Acknowledgements do not overtake each other in the queue.
             self.last_ack = self.last_ack.max(left + queue_s + held_back);
             self.acks
                 .push((self.last_ack + (self.link.back)(t), packet));
@@ -591,7 +594,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// Takes what is due at `t`, by its time.
+/// Takes the packets that are due at `t`, in order of time.
 fn due(waiting: &mut Vec<(f64, Packet)>, t: f64) -> Vec<(f64, Packet)> {
     let mut due: Vec<_> = waiting.extract_if(.., |(at, _)| *at <= t).collect();
     due.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -1,4 +1,4 @@
-//! Links whose capacity has to be asked for, and what looks like one.
+//! Links whose capacity must be requested, and links that look similar.
 
 use super::*;
 use demand::Demand;
@@ -8,7 +8,7 @@ const RTT_S: f64 = 0.56;
 const UPLOAD_BITS: f64 = 80e6 * 1500.0 / 1448.0;
 const BEGINS_S: f64 = 1.0;
 
-/// A link with that rate, bit/s, and round trip, s, of which nothing is known.
+/// A link with this rate, bit/s, and round trip, s, of which nothing is known.
 fn on_demand(rate: f64, rtt_s: f64) -> Link {
     Link {
         demand: Some(Demand {
@@ -26,7 +26,7 @@ fn nothing_told() -> Sender {
     Sender::Found(Limits::default())
 }
 
-/// How long the next so many bits take from `from_s` on, s.
+/// How long the next `bits` take from `from_s` on, s.
 fn takes(course: &Course, from_s: f64, bits: f64) -> f64 {
     let mut sum = 0.0;
     let mut steps = course.steps.iter().skip((from_s * 1e3) as usize);
@@ -37,8 +37,8 @@ fn takes(course: &Course, from_s: f64, bits: f64) -> f64 {
     last.map_or(f64::INFINITY, |ms| ms as f64 / 1e3)
 }
 
-/// What waits for its grant stands above the base round trip at any rate, and is no
-/// queue to be drained: the less waits, the less is granted.
+/// Bits that wait for a grant raise the round trip above its base at any rate. They are
+/// not a queue to be drained: the less waits, the less is granted.
 #[test]
 fn an_upload_on_demand_has_what_the_link_carries() {
     let (mut count, mut sum) = (0.0, 0.0);
@@ -53,7 +53,7 @@ fn an_upload_on_demand_has_what_the_link_carries() {
             let asked = rate == 2e6 && rtt_s == RTT_S;
             assert!(part > if asked { 0.88 } else { 0.78 });
             assert!(course.used(15.0, 90.0) > 0.91);
-            // What waits for a grant, and three frames.
+            // The wait for a grant, and three frames.
             assert!(course.queue(0.95, 15.0, 90.0) < rtt_s + 0.3);
             count += 1.0;
             sum += part;
@@ -63,7 +63,7 @@ fn an_upload_on_demand_has_what_the_link_carries() {
     assert!(sum / count > 0.87);
 }
 
-/// Little that is sent between two uploads does not wait.
+/// Small amounts between two uploads do not wait.
 #[test]
 fn an_upload_behind_a_pause_knows_the_wait_for_access() {
     let mut link = on_demand(2e6, RTT_S);
@@ -77,8 +77,8 @@ fn an_upload_behind_a_pause_knows_the_wait_for_access() {
     assert!(course.used(92.0, 140.0) > 0.93);
 }
 
-/// What others had in the queue for long, or a peer that holds back what it
-/// acknowledges, looks like a wait for access.
+/// A queue that others have filled for long, or a peer that delays its acknowledgements,
+/// looks like a wait for access.
 #[test]
 fn what_looked_like_a_wait_for_access_is_forgotten_when_it_is_over() {
     let mut link = Link::new(|_| 10e6, RTT_S);
@@ -92,9 +92,8 @@ fn what_looked_like_a_wait_for_access_is_forgotten_when_it_is_over() {
     assert!(course.queue(0.95, 60.0, 120.0) < 0.1);
 }
 
-/// A peer can hold acknowledgements back for as long as nothing waits. What the sender
-/// then leaves in the queue is bounded by what a wait for access is at most: a round
-/// trip and four frames.
+/// A peer can delay acknowledgements to pretend a wait for access. The queue that the
+/// sender then leaves is bounded by the longest such wait: a round trip and four frames.
 #[test]
 fn a_peer_that_pretends_a_wait_for_access_gets_a_bounded_queue() {
     for pretends_s in [0.2, 0.6, 0.9] {
@@ -110,8 +109,8 @@ fn a_peer_that_pretends_a_wait_for_access_gets_a_bounded_queue() {
     }
 }
 
-/// The same uploads between nodes: what waits in TCP of a bundle leaves while a queue is
-/// drained, and arrivals follow later what was asked for.
+/// The same uploads between nodes: bytes of a bundle that wait in TCP leave while a queue
+/// is drained, so arrivals lag behind the requests.
 #[test]
 fn an_upload_on_demand_between_nodes_has_what_the_link_carries() {
     let (mut count, mut sum) = (0.0, 0.0);

@@ -1,8 +1,8 @@
-//! Pages of others, by a TCP of their own, in the queue of a short hop.
+//! Others' web pages, by their own TCP, in the queue of a short hop.
 
 use super::*;
 
-/// A terrestrial hop: bit/s, s, and what its queue holds, bits.
+/// A terrestrial hop: bit/s, s, and the size of its queue, bits.
 const RATE: f64 = 10e6;
 const RTT_S: f64 = 0.03;
 const QUEUE_BITS: f64 = 590e3 * 8.0;
@@ -10,19 +10,19 @@ const QUEUE_BITS: f64 = 590e3 * 8.0;
 const PAGE_PACKETS: f64 = 67.0;
 const PACKET_BITS: f64 = model::PACKET as f64;
 const PAGE_BITS: f64 = PAGE_PACKETS * PACKET_BITS;
-/// Slow start from RFC 6928's ten packets: what leaves in each round trip.
+/// Slow start from RFC 6928's ten packets: the packets of each round trip.
 const ROUNDS: [f64; 3] = [10.0, 20.0, 37.0];
 const OTHERS_BPS: f64 = 1e6;
 const OURS_BPS: f64 = 6e6;
 const SECONDS: f64 = 60.0;
 const STEPS: usize = (SECONDS / model::STEP_S) as usize;
-/// When the first page comes, s: the estimate has settled.
+/// When the first page starts, s: the estimate has settled by then.
 const FROM_S: f64 = 5.0;
 
-/// When pages are asked for, ms, at random and at that mean rate, bit/s.
+/// The times at which pages are requested, ms: at random, with this mean rate, bit/s.
 fn at_random(seed: u64, bps: f64) -> Vec<usize> {
     let mut random = Random::new(seed);
-    // The first numbers of seeds that are alike are alike.
+    // Similar seeds give similar first numbers, so these are skipped.
     for _ in 0..20 {
         random.part();
     }
@@ -37,8 +37,8 @@ fn at_random(seed: u64, bps: f64) -> Vec<usize> {
     }
 }
 
-/// What others send of these pages, bits of each ms: a round each round trip, no faster
-/// than the link.
+/// The bits of these pages that others send in each ms: one round each round trip, no
+/// faster than the link.
 fn slow_starts(pages: &[usize]) -> Vec<f64> {
     let mut bits = vec![0.0; STEPS + 200];
     for page in pages {
@@ -59,7 +59,7 @@ fn step(t: f64) -> usize {
     (t / model::STEP_S).round() as usize
 }
 
-/// The hop with pages of others. Single beacons are late by up to `noise_s`, there and back.
+/// The hop with others' pages. Single beacons are delayed by up to `noise_s` each way.
 fn beside_pages(others: &[usize], noise_s: f64) -> Link {
     let others = slow_starts(others);
     let late = move |t: f64| noise_s * ((t * 613.0).fract() * 31.0).fract().powi(3);
@@ -73,11 +73,11 @@ fn beside_pages(others: &[usize], noise_s: f64) -> Link {
     }
 }
 
-/// How long each of these pages took, s; those that do not end are left out.
+/// The time that each of these pages took, s; unfinished ones are left out.
 fn took(link: Link, pages: &[usize]) -> Vec<f64> {
     let mut asked = vec![0.0; STEPS + 1];
     pages.iter().for_each(|page| asked[*page] += PAGE_BITS);
-    // A bit more each second, so that rounding keeps back no packet.
+    // A little more each second, so that rounding holds back no packet.
     let offered = move |t: f64| (asked[step(t)] + 1e-3) / model::STEP_S;
     let link = Link {
         offered: Box::new(offered),
@@ -124,7 +124,8 @@ fn what_pages_of_others_leave_is_used() {
     }
 }
 
-/// One page of another's has left the queue within 0.2 s, and then all is there again.
+/// One page of another sender leaves the queue within 0.2 s; then the full rate is
+/// available again.
 #[test]
 fn a_page_of_another_is_over_soon() {
     for noise_s in NOISES_S {

@@ -1,6 +1,6 @@
-//! Numbers that look random.
+//! Pseudo-random numbers.
 
-/// A sequence that looks random and is the same each time.
+/// A pseudo-random sequence, the same each time.
 pub struct Random(u64);
 
 impl Random {

@@ -1,11 +1,11 @@
-//! The first seconds of a link of which nothing was told.
+//! The first seconds of a link about which nothing was told.
 
 use super::*;
 
-/// When there is first something to send: the session is up before.
+/// When there is first something to send: the session is up earlier.
 const BEGINS_S: f64 = 1.0;
 
-/// A link with that rate, bit/s, round trip, s, and queue, s, with TCP in front.
+/// A link with this rate, bit/s, round trip, s, and queue, s, behind TCP.
 fn unknown(rate: f64, rtt_s: f64, queue_s: f64) -> Link {
     Link {
         queue_s,
@@ -30,8 +30,8 @@ fn show_start(name: &str, course: &Course) {
     );
 }
 
-/// Until the first acknowledgements come, a window can only guess: it is some seconds of
-/// a slow link, and what overflows is sent again into the queue that it has left.
+/// Before the first acknowledgements a window can only guess: it may be some seconds of a
+/// slow link, and what overflows the queue is sent again into it.
 #[test]
 fn what_tcp_opens_blindly_stands_in_the_queue_and_a_first_flight_does_not() {
     for (rate, rtt_s) in [(1e6, 0.3), (2e6, 0.3), (2e6, 0.56)] {
@@ -67,8 +67,8 @@ fn a_first_start_fills_any_link_and_leaves_no_queue() {
         for queue_s in [0.25, 3.0] {
             let course = run(&unknown(rate, rtt_s, queue_s), &first(), 31.0, EACH_MS);
             show_start(&format!("{rate}, {rtt_s} s, queue {queue_s} s"), &course);
-            // The flight itself is in the queue for as long as the link needs for it and
-            // for the little behind it.
+            // The flight itself is in the queue for its own line time and for that of the
+            // few packets behind it.
             let flight_s = 64.0 * 12_000.0 / rate;
             let leaves_s = flight_s / (1.0 - 0.3e6 / rate);
             let from = BEGINS_S + rtt_s + 0.3 + leaves_s;
@@ -88,7 +88,7 @@ fn a_fast_link_is_found_in_few_round_trips() {
         bits += step.1;
         bits >= 64e6
     });
-    // The acknowledgements are half a round trip later than the bytes.
+    // The acknowledgements come half a round trip after the bytes.
     let took_s = last.unwrap() as f64 / 1e3 - BEGINS_S - 0.3;
     println!("8 MB in {took_s:.2} s");
     assert!(took_s < 2.4);
@@ -114,13 +114,13 @@ fn first_starts_in_both_directions_leave_no_queue_either() {
     }
 }
 
-/// Readings of a hop that sends and delivers so many bits each 25 ms from 0.1 s on, and
-/// of which 560 ms are known before; what the estimator says each time.
+/// Readings of a hop that sends and delivers this many bits every 25 ms from 0.1 s on,
+/// and whose round trip of 560 ms is known beforehand; returns each estimate.
 fn feed(delivered: impl Fn(u64) -> u64, sent: u64) -> Vec<(f64, Estimator)> {
     feed_with(delivered, sent, |_| true)
 }
 
-/// The same, where something waits to be sent only in some of the steps.
+/// The same, but only in some of the steps something waits to be sent.
 fn feed_with(
     delivered: impl Fn(u64) -> u64,
     sent: u64,
@@ -129,7 +129,7 @@ fn feed_with(
     feed_each(delivered, |_| sent, waits)
 }
 
-/// The same, where not as much is sent in each of the steps.
+/// The same, but the steps send different amounts.
 fn feed_each(
     delivered: impl Fn(u64) -> u64,
     sent: impl Fn(u64) -> u64,
@@ -168,7 +168,7 @@ fn a_link_that_never_acknowledges_is_not_bounded_for_long() {
 
 #[test]
 fn a_first_flight_that_was_not_sent_is_no_first_estimate() {
-    // 40 kbit/s of something that waits for something else.
+    // 40 kbit/s of an application that waits for something else.
     let course = feed(|step| if step >= 27 { 1_000 } else { 0 }, 1_000);
     for (at, one) in course.iter().filter(|(at, _)| *at < 5.0) {
         assert_eq!(one.capacity_bps(), None, "{at}");
@@ -176,8 +176,8 @@ fn a_first_flight_that_was_not_sent_is_no_first_estimate() {
     }
 }
 
-/// What was sent before the flight, of a session's and a stream's first messages, is
-/// acknowledged before it.
+/// Bytes that were sent before the flight, such as a session's and a stream's first
+/// messages, are acknowledged before it.
 #[test]
 fn what_trickles_in_before_a_first_flight_does_not_make_the_link_slow() {
     let course = feed(
@@ -194,7 +194,7 @@ fn what_trickles_in_before_a_first_flight_does_not_make_the_link_slow() {
     assert!((14e6..16e6).contains(&found), "{found}");
 }
 
-/// Nine tenths of the flight and of what trickled in before it are enough.
+/// Nine tenths of the flight and of the bytes before it are enough.
 #[test]
 fn a_first_flight_of_which_a_little_is_missing_is_judged_when_it_has_arrived() {
     let course = feed(
@@ -212,11 +212,12 @@ fn a_first_flight_of_which_a_little_is_missing_is_judged_when_it_has_arrived() {
     assert!(bps > 12_000_000, "{bps}");
 }
 
-/// What has left before has used up what may leave at once: the rest comes as slowly as it
-/// was sent.
+/// Earlier packets have used up the burst that may leave at once: the rest arrives as
+/// slowly as it was sent.
 #[test]
 fn what_left_in_small_pieces_is_no_estimate_and_a_whole_flight_follows() {
-    // 300 kbit/s and, a second later, 64 packets at once; by 8 Mbit/s and 575 ms.
+    // 300 kbit/s and, a second later, 64 packets at once; the link has 8 Mbit/s and 575
+    // ms.
     let sent = |step: u64| match step {
         40..=41 => 384_000,
         _ => 7_500,
@@ -243,7 +244,7 @@ fn what_left_in_small_pieces_is_no_estimate_and_a_whole_flight_follows() {
     assert!((2_000_000..9_000_000).contains(&found), "{found}");
 }
 
-/// A transport that cannot send a flight at once shows what it can.
+/// A transport that cannot send a whole flight shows as much as it can.
 #[test]
 fn a_backlog_that_leaves_in_small_pieces_again_is_an_estimate() {
     let delivered = |step: u64| if step >= 27 { 25_000 } else { 0 };
@@ -319,7 +320,7 @@ fn only_what_is_unknown_and_far_has_a_first_flight() {
     assert_eq!(of(hinted, 560), None);
     assert_eq!(of(told, 560), None);
     assert_eq!(of(unknown, 2), None);
-    // RFC 6928's ten packets, in proportion to the round trip, as TCP Hybla has it.
+    // RFC 6928's ten packets in proportion to the round trip, as in TCP Hybla.
     assert_eq!(of(unknown, 10), Some(120_000));
     assert_eq!(of(unknown, 50), Some(240_000));
     assert_eq!(of(unknown, 560), Some(768_000));

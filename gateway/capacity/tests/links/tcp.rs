@@ -1,56 +1,56 @@
-//! The kernel's TCP between the link scheduler and the link: a window as
-//! `hybla_dama` has it, pacing, and repairs that the scheduler does not grant.
+//! Models the kernel's TCP between the link scheduler and the link: the window of
+//! `hybla_dama`, pacing, and retransmissions that the scheduler does not grant.
 
 use crate::model::{PACKET, STEP_S};
 
-/// TCP Hybla's round trip of reference, s, and the initial window of RFC 6928.
+/// TCP Hybla's reference round trip, s, and the initial window of RFC 6928.
 const REFERENCE_S: f64 = 0.025;
 const INITIAL_WINDOW: f64 = 10.0;
 const MOST_INITIAL_WINDOW: f64 = 1024.0;
-/// Until the rate is known, a window of so many times what a round has delivered.
+/// Until the rate is known, the window is this many times what a round has delivered.
 const BLIND_GROWTH: f64 = 8.0;
-/// Acknowledgements are watched in groups of this part (1/n) of the round trip, and of
-/// as many packets.
+/// Acknowledgements are observed in groups that last this part (1/n) of the round trip,
+/// with at least this many packets.
 const GROUP_PART: f64 = 16.0;
 const GROUP_PACKETS: u64 = 8;
-/// It takes more while less than this of what was written is unsent: at a rate, s; and
-/// bits. So it is for packets, and for bundles.
+/// TCP takes more while less than this is unsent: s at its rate, or bits; for packets,
+/// and for bundles.
 const LOW_WATER_S: f64 = 0.02;
 const LEAST_LOW_WATER: f64 = 32_768.0;
 const LOW_WATER_OF_BUNDLES_S: f64 = 0.06;
 const LEAST_LOW_WATER_OF_BUNDLES: f64 = 65_536.0;
 const MOST_LOW_WATER: f64 = 4_194_304.0;
 const UNLIMITED_LOW_WATER: f64 = 8.0 * 262_144.0;
-/// What it paces of its rate.
+/// The part of its rate that it paces.
 const PACED_PART: f64 = 0.99;
-/// What it has of its rate (1/n) while a queue is drained.
+/// The part (1/n) of its rate that it uses while a queue is drained.
 const DRAINING_PART: f64 = 4.0;
-/// A smallest round trip that counts, of the kernel's own window for it, s.
+/// How long a smallest round trip counts, the kernel's own window for it, s.
 const SMALLEST_KNOWN_S: f64 = 300.0;
 
-/// One connection's sender.
+/// The sender of one connection.
 pub struct Tcp {
     as_in_a_node: bool,
     base_s: f64,
-    /// When that was seen, s.
+    /// When the base round trip was seen, s.
     base_at: f64,
     rho: f64,
-    /// Packets; `threshold` is where slow start ends.
+    /// In packets; `threshold` is where slow start ends.
     window: f64,
     threshold: Option<f64>,
-    /// Bits that were written and are not sent.
+    /// Bits that were written and not sent yet.
     pub unsent: f64,
     credit: f64,
     delivered: u64,
-    /// When a group of acknowledgements began, what was delivered then, and its least
-    /// round trip, s.
+    /// When a group of acknowledgements began, the count of delivered packets then, and
+    /// the group's least round trip, s.
     group: (f64, u64, f64),
-    /// The transmission that ends a round, what was delivered when it began, and what
-    /// the last one delivered.
+    /// The transmission that ends a round, the count of delivered packets when it began,
+    /// and the number that the last round delivered.
     round: (u64, u64, u64),
-    /// Losses up to this transmission are of one recovery.
+    /// Losses up to this transmission belong to one recovery.
     recovery: u64,
-    /// When the allocation last needed the window, s.
+    /// When the allocation last needed this window, s.
     needed_at: f64,
 }
 
@@ -74,7 +74,7 @@ impl Tcp {
         }
     }
 
-    /// Whether it takes more.
+    /// Whether TCP takes more.
     pub fn is_writable(&self, rate: Option<f64>) -> bool {
         let (time_s, least) = match self.as_in_a_node {
             true => (LOW_WATER_OF_BUNDLES_S, LEAST_LOW_WATER_OF_BUNDLES),
@@ -86,7 +86,7 @@ impl Tcp {
         self.unsent < most
     }
 
-    /// A millisecond passes at `t`.
+    /// One millisecond at `t`.
     pub fn pass(&mut self, t: f64, srtt: f64, rate: Option<f64>, drains: bool) {
         let part = if drains { DRAINING_PART } else { 1.0 };
         let told = rate.map(|bps| bps / part);
@@ -103,7 +103,7 @@ impl Tcp {
             let rtt = srtt.clamp(self.base_s, 1.5 * self.base_s);
             let covered = (1.25 * rtt).max(srtt.min(2.5 * self.base_s));
             let needed = bps * (covered + 0.01) / PACKET as f64 + 10.0;
-            // What was sent at a higher rate is still on its way.
+            // Packets sent at a higher rate are still in flight.
             if needed >= self.window || t > self.needed_at + srtt || !self.as_in_a_node {
                 self.window = needed;
                 self.needed_at = t;
@@ -112,12 +112,12 @@ impl Tcp {
         self.credit = (self.credit + pace * STEP_S).min(pace * STEP_S + PACKET as f64);
     }
 
-    /// Whether it sends a packet now, if there is one.
+    /// Whether it may send a packet now.
     pub fn may_send(&self, on_their_way: usize) -> bool {
         self.credit >= 0.0 && (on_their_way as f64) < self.window
     }
 
-    /// Whether it is the window that keeps it from sending.
+    /// Whether only the window stops it from sending.
     pub fn is_window_full(&self, on_their_way: usize) -> bool {
         on_their_way as f64 >= 0.9 * self.window
     }

@@ -1,9 +1,9 @@
-//! The traces of the benchmarks, as a node meets them: bundles over TCP, a
-//! modem whose buffer does not shrink with its rate, and nothing told.
+//! The benchmarks' traces in a node's conditions: bundles over TCP, a modem whose buffer
+//! does not shrink with its rate, and nothing told beforehand.
 
 use super::*;
 
-/// From then on, s, a link is so, in one direction.
+/// The properties of one direction of a link, from a time on, s.
 #[derive(Clone, Copy)]
 struct Step {
     at_s: f64,
@@ -49,12 +49,12 @@ impl Trace {
         self.steps.iter().map(|step| step.bps).fold(0.0, f64::max)
     }
 
-    /// By how much the way has become longer less than so long ago, s.
+    /// The rise of the delay within the last `span_s`, s.
     fn longer(&self, t: f64, span_s: f64) -> f64 {
         (self.at(t).delay_s - self.at((t - span_s).max(0.0)).delay_s).max(0.0)
     }
 
-    /// The link that follows it, with a buffer for so long, s, at its best rate.
+    /// The link of this trace, with a buffer of `buffer_s` at its best rate, s.
     fn link(&self, buffer_s: f64) -> Link {
         let of = || self.clone();
         let (rate, there, back, loss) = (of(), of(), of(), of());
@@ -65,7 +65,7 @@ impl Trace {
             back: Box::new(move |t| back.at(t).delay_s),
             loss: Box::new(move |t| loss.at(t).loss),
             queue_bits: Some(buffer_s * self.best_bps()),
-            // A longer way looks like a queue until five beacons have shown it.
+            // A longer way looks like a queue until five beacons have shown otherwise.
             told_back: Some(Box::new(move |t| told_back.longer(t, 0.75))),
             tells_there: Some(Box::new(move |t, late| late + told_there.longer(t, 0.75))),
             tcp: Some(rtt_s),
@@ -74,7 +74,8 @@ impl Trace {
         }
     }
 
-    /// The courses of somebody who knows it late, and of a sender who is told nothing.
+    /// The runs of an oracle that knows the link late, and of a sender that is told
+    /// nothing.
     fn run(&self, name: &str, buffer_s: f64) -> [Course; 2] {
         let knowing = Link {
             tcp: None,
@@ -109,8 +110,8 @@ fn a_leo_service_is_followed_as_well_as_by_somebody_who_knows_it() {
     assert!(course.queue(0.95, 1.0, seconds) < oracle.queue(0.95, 1.0, seconds) + 0.02);
 }
 
-/// Another satellite is further away, and carries less. Beacons tell of its queue later
-/// than round trips do, which tell of its way as well.
+/// Another satellite is farther away and carries less. Beacons show its queue later than
+/// round trips do; but round trips include the longer way.
 #[test]
 fn a_step_down_is_found_at_once_though_the_way_becomes_longer() {
     const AT_S: f64 = 10.0;

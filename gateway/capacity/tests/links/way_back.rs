@@ -1,19 +1,19 @@
-//! Beside a queue on the way back, of which beacons tell.
+//! Queues on the way back, which beacons report.
 
 use super::*;
 
 #[test]
 fn a_queue_on_the_way_back_is_not_ours() {
     let mut link = Link::new(|_| 40e6, 0.56);
-    // It grows to 0.2 s within 10 s, and stands.
+    // The queue grows to 0.2 s within 10 s, and stays.
     link.back = Box::new(|t| 0.28 + (t - 10.0).clamp(0.0, 10.0) * 0.02);
     let course = run(&link, &told(40e6), 90.0, EACH_MS);
     show("way back", &course, 2.0, 90.0);
     assert!(course.used(2.0, 90.0) > 0.93);
 }
 
-/// A terminal that downloads: it sends little, something of that waits, and the
-/// queue of the other direction comes and goes in its round trips.
+/// A terminal that downloads: it sends little, some of which waits, and the other
+/// direction's queue comes and goes in its round trips.
 #[test]
 fn little_that_waits_beside_a_queue_on_the_way_back_lowers_nothing() {
     let mut link = Link::new(|_| 4e6, 0.56);
@@ -25,8 +25,8 @@ fn little_that_waits_beside_a_queue_on_the_way_back_lowers_nothing() {
     assert!(course.least_estimate(0.0, 60.0) >= 1e6);
 }
 
-/// Both directions busy: queues of the other one come and go, in seconds and in
-/// parts of one.
+/// Both directions are busy: the other direction's queue comes and goes over seconds or
+/// parts of a second.
 fn beside_the_way_back(rate: f64, period_s: f64, most_s: f64) -> Link {
     let queue = move |t: f64| most_s * (0.5 - 0.5 * (t / period_s * TAU).cos());
     let mut link = Link::new(move |_| rate, 0.56);
@@ -57,7 +57,8 @@ fn beside_a_queue_on_the_way_back_a_ceiling_that_is_too_high_is_found() {
     }
 }
 
-/// A probe of a twentieth lasts 7 s at this rate: longer than what is kept otherwise.
+/// At this rate a probe of a twentieth lasts 7 s: longer than the history that is kept
+/// otherwise.
 #[test]
 fn a_long_probe_beside_a_queue_on_the_way_back_is_judged() {
     let link = Link {
@@ -70,7 +71,7 @@ fn a_long_probe_beside_a_queue_on_the_way_back_is_judged() {
     assert!(course.used(20.0, 60.0) > 0.5);
 }
 
-/// The same, and the peer tells this direction's queue.
+/// The same, and the peer also reports this direction's queue.
 fn told_of_both(rate: f64, period_s: f64, most_s: f64) -> Link {
     Link {
         tells_there: Some(Box::new(|_, late| late)),
@@ -78,7 +79,7 @@ fn told_of_both(rate: f64, period_s: f64, most_s: f64) -> Link {
     }
 }
 
-/// From 20 s on, at least that much of the link is used, and no queue stands.
+/// From 20 s on, at least this part of the link is used, and no queue stands.
 fn assert_found(name: &str, link: &Link, sender: &Sender, least_used: f64) {
     let course = run(link, sender, 90.0, EACH_MS);
     show(name, &course, 20.0, 90.0);
@@ -133,14 +134,14 @@ fn a_first_start_beside_a_queue_on_the_way_back_finds_the_link() {
     }
 }
 
-/// The peer has begun to send as well, by more than its link carries.
+/// The peer has begun to send too, and exceeds its link's capacity.
 #[test]
 fn a_first_estimate_is_not_made_of_the_moment_in_which_acknowledgements_wait() {
     let start = Instant::now();
     let mut estimator = Estimator::new(Limits::default());
     let found = (0..300_u32).find_map(|step| {
         let t = f64::from(step) * 0.01;
-        // 4 Mbit/s; from 0.9 to 1.6 s no acknowledgement comes back.
+        // 4 Mbit/s; no acknowledgement arrives from 0.9 to 1.6 s.
         let delivered = 4e6 * if t < 1.6 { t.min(0.9) - 0.56 } else { t - 0.56 };
         let reading = Reading {
             sent_bits: (4e6 * t) as u64,
@@ -159,8 +160,8 @@ fn a_first_estimate_is_not_made_of_the_moment_in_which_acknowledgements_wait() {
     );
 }
 
-/// A peer that begins to upload as a download begins fills its queue for seconds,
-/// and says so.
+/// A peer that begins an upload as a download begins fills its queue for seconds, and
+/// reports it.
 #[test]
 fn a_first_estimate_waits_for_the_way_back_but_not_for_long() {
     let first = |held_up_s: f64| {
@@ -168,7 +169,7 @@ fn a_first_estimate_waits_for_the_way_back_but_not_for_long() {
         let mut estimator = Estimator::new(Limits::default());
         (0..1_000_u32).find_map(|step| {
             let t = f64::from(step) * 0.01;
-            // 4 Mbit/s; no acknowledgement comes while the way back is held up.
+            // 4 Mbit/s; no acknowledgement arrives while the way back is held up.
             let held_up = (0.9..0.9 + held_up_s).contains(&t);
             let delivered = 4e6 * (if held_up { 0.9 } else { t } - 0.56);
             let reading = Reading {
@@ -205,7 +206,7 @@ fn a_hint_of_a_hundredth_is_left_behind_beside_a_queue_on_the_way_back() {
     }
 }
 
-/// What keeps single beacons on their way, a busy machine for one, is no queue.
+/// Random delays of single beacons, for instance on a busy machine, are not a queue.
 #[test]
 fn beacons_that_come_late_by_themselves_hide_no_capacity() {
     for (rate, period_s, most_s) in [(2e6, 0.5, 0.03), (2e6, 1.0, 0.1), (20e6, 1.0, 0.05)] {
@@ -232,7 +233,7 @@ fn a_peer_that_hides_the_queue_is_not_believed_for_long() {
     assert!(course.queue(0.95, 20.0, 120.0) < 0.5);
 }
 
-/// It slows its own link, and no longer than it lies.
+/// A peer that lies slows its own link, only for as long as it lies.
 #[test]
 fn a_queue_that_a_peer_pretends_leaves_nothing_behind() {
     let link = Link {
@@ -246,7 +247,7 @@ fn a_queue_that_a_peer_pretends_leaves_nothing_behind() {
     assert!(course.used(90.0, 150.0) > 0.9);
 }
 
-/// Downloads and uploads at once, with nothing known of either direction.
+/// Simultaneous downloads and uploads, with nothing known of either direction.
 #[test]
 fn a_first_start_in_both_directions_at_once_finds_both() {
     for (there, back) in [(40e6, 2e6), (10e6, 10e6), (140e6, 20e6)] {

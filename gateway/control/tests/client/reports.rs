@@ -1,4 +1,4 @@
-//! Reports on their way to the service.
+//! Reports in transit to the service.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn take(posting: &Posting, lane: Lane, number: u64, ticket: Option<u64>) {
     posting.take(10, vec![taken], ticket);
 }
 
-/// The numbers of the reports that the service has, sorted.
+/// The numbers of the reports that the service has received, sorted.
 fn numbers(control: &Control) -> Vec<u64> {
     let reports = control.reports();
     let mut numbers: Vec<u64> = reports.iter().map(|r| r["n"].as_u64().unwrap()).collect();
@@ -79,7 +79,7 @@ async fn nothing_is_missing_when_the_service_was_away() {
         let lane = [Lane::Urgent, Lane::Routine][number as usize % 2];
         take(&poster.posting(), lane, number, Some(number));
     }
-    // Custody ends when they are on the disk.
+    // Custody is released once they are on disk.
     until(|| told.released.lock().unwrap().len() == 301).await;
     // The first post may have met the end of its connection.
     let is_refused = |error: String| error.contains("refused");
@@ -98,7 +98,7 @@ async fn what_one_run_could_not_post_the_next_one_does() {
     let (poster, told) = start(&control, true);
     (0..50).for_each(|number| take(&poster.posting(), Lane::Routine, number, Some(number)));
     until(|| control.state().failed > 0).await;
-    // At its end all is on the disk, however young.
+    // At the end all reports are on disk, however recent.
     take(&poster.posting(), Lane::Urgent, 50, Some(50));
     poster.close().await;
     assert_eq!(told.released.lock().unwrap().len(), 51);
@@ -107,7 +107,7 @@ async fn what_one_run_could_not_post_the_next_one_does() {
     until(|| numbers(&control) == (0..=50).collect::<Vec<_>>()).await;
     until(|| poster.posting().figures().waiting == 0).await;
     poster.close().await;
-    // What was accepted is not kept.
+    // Accepted reports are not kept.
     let (poster, _) = start(&control, true);
     assert_eq!(poster.posting().figures().waiting, 0);
 }

@@ -1,4 +1,4 @@
-//! A control service that keeps what it is told and answers as it is told to.
+//! A control service that records what it receives and answers as the test tells it to.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -28,39 +28,39 @@ use underpass_control_client::{Planned, Service, ServiceConfig, Teller, Trust};
 
 pub const TOKEN: &str = "up_secret";
 
-/// What the service's clock shows at each post, ms.
+/// The time on the service's clock at each post, ms.
 pub const T_MS: u64 = 1_795_230_000_000;
 
-/// What the service has been told, and what it says.
+/// What the service has received, and its prepared answers.
 #[derive(Default)]
 pub struct State {
     /// Posts that were answered with 200.
     pub posts: Vec<Value>,
-    /// Requests that were answered otherwise.
+    /// The number of requests that were answered otherwise.
     pub failed: usize,
-    /// Answered instead of 200.
+    /// The answer instead of 200.
     pub status: Option<StatusCode>,
-    /// A report with this text spoils its post.
+    /// A report with this text makes its post fail.
     pub poison: Option<String>,
-    /// Streams, each with the id it was asked to go on from, in order.
+    /// Streams in order, each with the id from which it was asked to resume.
     pub streams: Vec<Option<String>>,
-    /// What the next streams say before they end.
+    /// What the next streams send before they end.
     pub scripts: Vec<&'static str>,
 }
 
-/// A running service; it is gone when this is dropped.
+/// A running service; dropping it ends it.
 pub struct Control {
     pub state: Arc<Mutex<State>>,
     pub address: SocketAddr,
-    /// Bound to the address and listening at nothing: nobody else is given it while the service
-    /// is away.
+    /// Bound to the address without listening: nobody else gets the address while the
+    /// service is away.
     _held: TcpSocket,
     pub folder: TempDir,
     scheme: &'static str,
     running: Option<AbortOnDropHandle<()>>,
 }
 
-/// A socket at this address, where others may be bound that are like it.
+/// A socket bound to this address, which other sockets of this kind can share.
 fn bound(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -75,7 +75,7 @@ impl Control {
         Control::with(None)
     }
 
-    /// With TLS, whose certificate `ca.pem` in the folder is the authority of.
+    /// With TLS; `ca.pem` in the folder is its certificate's authority.
     pub fn start_tls() -> Control {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let pem = made.cert.pem();
@@ -125,19 +125,19 @@ impl Control {
                         None => connection(socket, state).await,
                     }
                 });
-                // They end with the service.
+                // The connections end with the service.
                 connections.push(AbortOnDropHandle::new(connection));
             }
         };
         self.running = Some(AbortOnDropHandle::new(tokio::spawn(serve)));
     }
 
-    /// Goes away, and its connections with it.
+    /// Stops the service and its connections.
     pub fn stop(&mut self) {
         self.running = None;
     }
 
-    /// Comes back at the same address.
+    /// Starts the service again at the same address.
     pub fn restart(&mut self) {
         self.run(bound(self.address).listen(16).unwrap(), None);
     }
@@ -163,7 +163,7 @@ impl Control {
         self.state.lock().unwrap()
     }
 
-    /// The texts of all reports taken in, in their order.
+    /// The texts of all accepted reports, in order.
     pub fn reports(&self) -> Vec<Value> {
         let state = self.state();
         let posts = state.posts.iter();
@@ -172,7 +172,7 @@ impl Control {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub async fn until(mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !so() {
@@ -244,9 +244,9 @@ fn json_of(value: &Value) -> Response<Body> {
     response
 }
 
-/// A stream that says something and ends, or nothing and goes on.
+/// A stream that sends a script and ends, or sends nothing and stays open.
 fn stream(script: Option<&'static str>) -> Response<Body> {
-    // In pieces, as the network cuts it.
+    // In pieces, as a network might split it.
     let size = |script: &str| if script.len() < 1 << 16 { 7 } else { 1 << 16 };
     let pieces = script.map(|script| {
         let pieces = script.as_bytes().chunks(size(script));
@@ -259,7 +259,7 @@ fn stream(script: Option<&'static str>) -> Response<Body> {
     response
 }
 
-/// What is left to be said; none for a stream that is silent.
+/// What is still to be sent; none for a silent stream.
 struct Script(Option<VecDeque<Bytes>>);
 
 impl hyper::body::Body for Script {
@@ -277,7 +277,7 @@ impl hyper::body::Body for Script {
     }
 }
 
-/// Keeps what the poster tells.
+/// Records what the poster reports.
 #[derive(Default)]
 pub struct Told {
     pub released: Mutex<Vec<u64>>,
@@ -294,7 +294,7 @@ impl Teller for Told {
     }
 }
 
-/// Keeps the plans, settings and questions that come.
+/// Records the plans, settings and questions that arrive.
 #[derive(Default)]
 pub struct Plans(pub Mutex<Vec<String>>);
 

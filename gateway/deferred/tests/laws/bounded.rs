@@ -1,4 +1,4 @@
-//! What is done for one request looks at no other.
+//! The work for one request looks at no other request.
 
 use bytes::Bytes;
 use underpass_deferred::wire::{Body, Key, Message, Of, Part};
@@ -45,7 +45,7 @@ fn request(node: &mut Node<MemoryStore>, peer: u64, number: u64) {
     node.message(1, peer, 2, message).unwrap();
 }
 
-/// Queues a request of a client of this node's for `peer`.
+/// Queues a request of a client of this node for `peer`.
 fn submit(node: &mut Node<MemoryStore>, peer: u64, number: u64) {
     let id = key(number).id;
     node.begin_upload(id, CLIENT).unwrap();
@@ -66,8 +66,8 @@ fn submit(node: &mut Node<MemoryStore>, peer: u64, number: u64) {
     node.submit(1, submission).unwrap().unwrap();
 }
 
-/// A node with requests of so many peers and as many for them, eight each: at
-/// their origins, waiting, answered, unacknowledged.
+/// A node with requests to and from this many peers, eight each: at their origins,
+/// waiting, answered, unacknowledged.
 fn node(peers: u64) -> Node<MemoryStore> {
     let limits = Limits {
         requests: 1 << 20,
@@ -102,7 +102,7 @@ fn answer(node: &mut Node<MemoryStore>, job: JobKey) {
     node.dispatched(2, job, answered).unwrap();
 }
 
-/// What each step of a request's life costs, commits and timers included.
+/// The cost of each step in a request's life, with commits and timers.
 fn costs(peers: u64) -> Vec<(&'static str, u64)> {
     let mut node = node(peers);
     let mut costs = Vec::new();

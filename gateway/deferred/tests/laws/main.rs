@@ -1,4 +1,4 @@
-//! What store-and-forward promises, under loss, doubling and restarts.
+//! What store-and-forward promises, in spite of loss, duplicates and restarts.
 
 mod bounded;
 mod memory;
@@ -107,7 +107,8 @@ fn what_does_not_get_through_expires() {
     let id = world.submit(false);
     world.crash(TERMINAL);
     world.pass(LIFETIME_MS, 0);
-    // All of it had left the terminal: it cannot know that nothing came.
+    // The request had left the terminal completely: the terminal cannot know that it did
+    // not arrive.
     assert_eq!(world.state(id), State::Unknown);
     let id = world.submit(true);
     let end = world.now + LIFETIME_MS;
@@ -141,7 +142,7 @@ fn what_is_beyond_the_bounds_is_refused_and_leaves_nothing() {
     assert_eq!(too_large, Err(Refusal::TooLarge(LIMITS.request_bytes)));
     world.terminal().abandon(id).unwrap();
     assert_eq!(world.terminal().bytes(), 0);
-    // Requests of many clients find half of the quota.
+    // The requests of many clients fill half of the quota.
     let largest = vec![0; 1 << 20];
     for number in 0..(LIMITS.quota_bytes / 2) >> 20 {
         id = Id((number as u128 + 7).to_be_bytes());
@@ -173,9 +174,9 @@ fn a_request_is_forgotten_after_its_time_on_both_nodes() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is lost, doubled, reordered, and whoever dies when: the origin
-    /// gets a request at most once unless it may be repeated, every request
-    /// comes to an end, and the end that is told is true.
+    /// Whatever is lost, duplicated or reordered, and whichever node crashes when: the
+    /// origin gets a request at most once unless the request is repeatable, every request
+    /// comes to an end, and the reported end is true.
     #[test]
     fn every_request_ends_truly_and_none_is_sent_twice(seed: u64) {
         let mut world = World::new(seed);
@@ -205,7 +206,7 @@ proptest! {
                 }
                 State::Failed => prop_assert_eq!(times, 0),
                 State::Expired => prop_assert!(repeatable || times == 0),
-                // A hub may die between its decision to send and the first byte.
+                // A hub may crash between its decision to send and the first byte.
                 State::Unknown => prop_assert!(!repeatable && times <= 1),
                 State::Cancelled => {}
                 unfinished => prop_assert!(false, "{} is {:?}", id, unfinished),

@@ -12,7 +12,7 @@ struct Content {
     parts: BTreeMap<(ObjectKey, u32), Bytes>,
 }
 
-/// What is there now, and what would be after a crash.
+/// The present contents, and the contents after a crash.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     now: Content,

@@ -1,4 +1,4 @@
-//! One peer takes what is its own, and nobody else notices.
+//! A peer that uses up its share does not affect others.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ fn key(number: u128) -> Key {
     }
 }
 
-/// What the node says to a message at once.
+/// What the node answers to a message at once.
 fn send(node: &mut Node<MemoryStore>, peer: u64, number: u128, body: Body) -> Vec<Output> {
     let message = Message {
         key: key(number),
@@ -43,7 +43,7 @@ fn request(node: &mut Node<MemoryStore>, peer: u64, number: u128) -> Vec<Output>
     first_part(node, peer, number, 50)
 }
 
-/// The first part of a request of so many bytes.
+/// The first part of a request of `bytes`.
 fn first_part(
     node: &mut Node<MemoryStore>,
     peer: u64,
@@ -88,7 +88,7 @@ fn cancels_of_what_never_came_leave_little_and_are_no_burden_to_others() {
     for number in 0..500 {
         assert!(is_taken(&request(&mut node, HONEST, number)), "{number}");
     }
-    // A restart changes nothing of it.
+    // A restart changes nothing about this.
     let mut node = node.reopen(2).unwrap();
     cancel(&mut node, HOSTILE, 10_001);
     assert!(node.figures().dispatching <= 564);
@@ -113,7 +113,7 @@ fn cancels_that_are_acknowledged_make_room_for_others() {
         send(&mut node, HONEST, number, body);
     }
     assert!(node.figures().dispatching <= 64);
-    // Parts that come late find that it is over.
+    // Late parts find that the request has ended.
     request(&mut node, HONEST, 999);
     let orders = node.commit(1).unwrap();
     assert!(!orders.iter().any(|o| matches!(o, Output::Order(_))));
@@ -149,7 +149,7 @@ fn what_is_forgotten_gives_its_room_back() {
     assert!(!is_taken(&request(&mut node, HOSTILE, 5000)));
     node.handle_timeout(LIFETIME_MS + 2).unwrap();
     node.handle_timeout(LIMITS.keep_ms * 2).unwrap();
-    // What waits for its origin has the exchange's own time limit.
+    // Requests that wait for their origin have the exchange's own time limit.
     assert_eq!(node.figures().dispatching, LIMITS.exchanges as u64);
     assert!(is_taken(&request(&mut node, HOSTILE, 5001)));
 }
@@ -170,8 +170,8 @@ fn bytes_that_a_peer_announces_are_of_its_share() {
     assert!(!taken(&mut node, HOSTILE, 100));
 }
 
-/// Answers the requests that go to their origins; tells how many of the
-/// answers, of the largest size, found room.
+/// Answers the requests that go to their origins; returns how many of the answers, all of
+/// the largest size, found room.
 fn answer(node: &mut Node<MemoryStore>, outputs: Vec<Output>) -> usize {
     let object = Object {
         total_bytes: LIMITS.response_bytes,
@@ -225,7 +225,7 @@ fn a_client_that_fills_its_share_leaves_room_for_others() {
         node.begin_upload(id(number), honest).unwrap();
         node.upload(id(number), &[7; 50]).unwrap().unwrap();
     }
-    // What is given up gives its room back.
+    // A request that is abandoned frees its room.
     node.abandon(id(0)).unwrap();
     for number in 2000..2100 {
         node.abandon(id(number)).unwrap();
@@ -237,7 +237,7 @@ fn a_client_that_fills_its_share_leaves_room_for_others() {
 fn the_bytes_of_a_client_are_shared_too() {
     let mut node = node();
     let largest = vec![7; LIMITS.request_bytes as usize];
-    // One customer has a whole network of IPv6 addresses.
+    // One customer has a whole IPv6 network of addresses.
     let hostile = |number: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, number]);
     let mut upload = |number: u16, client: IpAddr| {
         let id = Id(u128::from(number).to_be_bytes());

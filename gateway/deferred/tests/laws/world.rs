@@ -53,7 +53,7 @@ enum Event {
         to: usize,
         message: Message,
     },
-    /// From the exchange that the hub of this life has begun.
+    /// From an exchange that this run of the hub has begun.
     Exchange {
         life: u64,
         job: JobKey,
@@ -75,11 +75,11 @@ pub struct World {
     life: u64,
     events: BTreeMap<(u64, u64), Event>,
     count: u64,
-    /// Percent of messages lost, and doubled.
+    /// Percent of messages lost, and of messages duplicated.
     pub loss: u64,
     /// Percent of exchanges that fail.
     pub trouble: u64,
-    /// How often the origin got each attempt's first byte.
+    /// How often the origin received the first byte of each attempt.
     pub sent: HashMap<Key, u32>,
     /// The requests that were answered 202, and whether each is repeatable.
     pub ids: Vec<(Id, bool)>,
@@ -159,8 +159,8 @@ impl World {
         id
     }
 
-    /// Ends a node's process and starts it anew; what it had not committed is
-    /// gone, and so is what it was about to do.
+    /// Ends a node's process and starts it again; uncommitted changes and pending actions
+    /// are lost.
     pub fn crash(&mut self, place: usize) {
         let node = self.nodes[place].take().unwrap();
         self.nodes[place] = Some(node.reopen(self.now).unwrap());
@@ -170,7 +170,7 @@ impl World {
         self.commit(place, false);
     }
 
-    /// Commits a node's changes and does what it wants, unless it dies just
+    /// Commits a node's changes and carries out its outputs, unless it crashes just
     /// before.
     pub fn commit(&mut self, place: usize, dies: bool) {
         let now = self.now;
@@ -275,8 +275,8 @@ impl World {
         node.dispatched(now, job, what).unwrap();
     }
 
-    /// Lets time pass up to `end`; nodes die at `crashes` percent of their
-    /// events, before or after their commit.
+    /// Lets time pass up to `end`; nodes crash at `crashes` percent of their events,
+    /// before or after the commit.
     pub fn pass(&mut self, end: u64, crashes: u64) {
         loop {
             let due = |node: &Option<Node<_>>| node.as_ref().and_then(Node::next_timeout);
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// Does one thing; tells which nodes it touched.
+    /// Does one step; returns the nodes that it affected.
     fn step(&mut self, event: Option<u64>) -> Vec<usize> {
         let now = self.now;
         if event.is_none_or(|at| at > now) {

@@ -14,7 +14,7 @@ async fn connect(proxy: std::net::SocketAddr, head: String) -> (TcpStream, Strin
 async fn tunnel_carries_bytes_and_half_close() {
     let (_edge, proxy) = edge("http", "");
     let origin = echo().await;
-    // The first bytes of the tunnel come right behind the head.
+    // The first bytes of the tunnel follow the head at once.
     let head = format!("CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n\r\nearly");
     let (mut client, answer) = connect(proxy, head).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -36,7 +36,7 @@ async fn failures_have_their_status_and_reason_after_the_dial() {
     for (target, status, reason) in [
         (refused.as_str(), "502", "refused"),
         ("10.0.0.1:80", "403", "not dialled"),
-        // 504 where no resolver is at hand.
+        // 504 if no resolver is available.
         ("no-such-host.invalid:80", "50", "does not resolve"),
     ] {
         let (mut client, head) = connect(

@@ -57,7 +57,7 @@ async fn the_origin_is_told_the_client_by_proxy_protocol() {
         let mut header = [0; 28];
         socket.read_exact(&mut header).await.unwrap();
         assert_eq!(&header[12..16], [0x21, 0x11, 0, 12]);
-        // The client's port, then whatever the client sends.
+        // The client's port, then the bytes that the client sends.
         socket.write_all(&header[24..26]).await.unwrap();
         let first = socket.read_u8().await.unwrap();
         socket.write_all(&[first]).await.unwrap();
@@ -84,12 +84,12 @@ async fn an_answer_is_received_although_the_rest_of_the_request_meets_a_reset() 
     let mut conduit = over(near.unwrap());
     let (mut origin, _) = accepted.unwrap();
     origin.write_all(b"too large").await.unwrap();
-    // Until the answer is in the socket of this side.
+    // Until the answer is in this side's socket.
     tokio::time::sleep(Duration::from_millis(50)).await;
     origin.set_zero_linger().unwrap();
     drop(origin);
-    // A process that another test has just started may have the origin's socket open for a moment,
-    // which resets it when the last of them closes it.
+    // A process that another test has just started may hold the origin's socket open for
+    // a moment; the socket resets the connection when its last holder closes it.
     let broken = loop {
         match poll_fn(|cx| conduit.poll_send_capacity(cx)).await {
             Ok(_) => conduit.send(Bytes::from_static(b"more of it")),

@@ -1,4 +1,4 @@
-//! How a socket ends when its stream or its process does.
+//! How a socket ends when its stream or its process ends.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,8 +19,8 @@ use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode};
 const ADDRESS: &str = "UNDERPASS_TEST_RELAY_TO";
 const LARGE: usize = 6_000_000;
 
-/// A conduit that gives some bytes and then ends in one way or another. It notes
-/// what is sent by it.
+/// A conduit that gives some bytes and then ends in a given way. It records what is sent
+/// through it.
 struct Script {
     left: Vec<Bytes>,
     end: End,
@@ -102,7 +102,7 @@ async fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Reads slowly; the count of bytes, and how they ended.
+/// Reads slowly; returns the number of bytes, and how they ended.
 async fn read_slowly(socket: &mut TcpStream) -> (usize, Option<ErrorKind>) {
     let mut buffer = vec![0; 100_000];
     let mut count = 0;
@@ -116,8 +116,8 @@ async fn read_slowly(socket: &mut TcpStream) -> (usize, Option<ErrorKind>) {
     }
 }
 
-/// Run by [`a_process_that_is_killed_resets_its_connections`] in a process of
-/// its own; without it there is nothing to do.
+/// [`a_process_that_is_killed_resets_its_connections`] runs this in a process of its own;
+/// otherwise it does nothing.
 #[tokio::test]
 async fn relay_until_killed() {
     if let Ok(address) = std::env::var(ADDRESS) {
@@ -157,11 +157,11 @@ async fn a_socket_that_is_silent_is_left_once_the_peer_has_closed() {
     let (listener, address) = listener().await;
     let relaying = tokio::spawn(relay_to(address, LARGE, End::Closed));
     let (mut socket, _) = listener.accept().await.unwrap();
-    // It gets everything, in order, and says nothing.
+    // The client gets everything, in order, and sends nothing.
     assert_eq!(read_slowly(&mut socket).await, (LARGE, None));
     let left = timeout(Duration::from_secs(60), relaying).await;
     left.expect("it is not waited for").unwrap();
-    // What it sends now is refused, as by any socket that is closed.
+    // Its own bytes are refused now, as by any closed socket.
     let refused = loop {
         match socket.write_all(b"late").await {
             Ok(()) => sleep(Duration::from_millis(2)).await,
@@ -182,8 +182,8 @@ async fn what_came_before_a_reset_is_delivered_before_it() {
     relaying.await.unwrap();
 }
 
-/// A socket that has received an answer and a reset: a write meets the reset
-/// before a read is told of either.
+/// A socket that has received an answer and a reset: a write fails before a read can see
+/// either.
 #[derive(Default)]
 struct Answered {
     reads: u32,

@@ -1,4 +1,4 @@
-//! What an origin says before its response: `100 Continue`, and hints.
+//! What an origin sends before its response: `100 Continue`, and hints.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn the_client_may_continue_when_the_origin_says_so_and_not_before() {
     assert!(head(&mut client).await.starts_with("HTTP/1.1 201"));
 }
 
-/// An origin that answers each head with `answer`, and tells what follows.
+/// An origin that answers each head with `answer`, and reports the bytes that follow.
 async fn declining(answer: &'static str) -> (SocketAddr, UnboundedReceiver<Vec<u8>>) {
     let (sender, receiver) = unbounded_channel();
     let address = origin(move |mut socket| {
@@ -102,7 +102,7 @@ async fn an_origin_that_knows_no_expectations_gets_the_body_all_the_same() {
     })
     .await;
     let (mut client, _edge) = connected("http", "").await;
-    // It does not wait either.
+    // This request does not wait either.
     let request = put(origin, 4) + "body";
     client.write_all(request.as_bytes()).await.unwrap();
     assert_eq!(head(&mut client).await.as_bytes(), CONTINUE);

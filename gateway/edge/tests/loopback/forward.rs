@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::world::{ask, closed_port, connected, edge, origin, read_until};
 
-/// An origin whose answer to each request is the head it has received.
+/// An origin that answers each request with the head it has received.
 async fn mirror(connections: Arc<AtomicUsize>) -> SocketAddr {
     origin(move |mut socket| {
         connections.fetch_add(1, Ordering::Relaxed);
@@ -117,7 +117,8 @@ async fn chunked_bodies_stream_both_ways() {
     .await;
     client.write_all(b"4\r\nping\r\n").await.unwrap();
     assert!(head(&mut client).await.starts_with("HTTP/1.1 200"));
-    // Each chunk returns before the next one leaves: nothing waits for the end.
+    // Each chunk comes back before the next one leaves: the proxy does not wait for the
+    // end.
     assert_eq!(read_until(&mut client, b"ping\r\n").await, b"4\r\nping\r\n");
     for _ in 0..2 {
         client.write_all(b"4\r\nping\r\n").await.unwrap();
@@ -134,7 +135,7 @@ async fn failures_come_back_as_status_and_reason() {
     for (target, status, reason) in [
         (refused.as_str(), "502", "refused"),
         ("10.0.0.1", "403", "not dialled"),
-        // 504 where no resolver is at hand.
+        // 504 if no resolver is available.
         ("no-such-host.invalid", "50", "does not resolve"),
     ] {
         let mut client = TcpStream::connect(proxy).await.unwrap();
@@ -158,7 +159,7 @@ async fn a_body_that_breaks_off_is_a_reset_for_a_client_that_sees_no_length() {
         read_until(&mut socket, b"\r\n\r\n").await;
         let start = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n";
         socket.write_all(start).await.unwrap();
-        // Closed in the middle of the chunked body.
+        // The connection closes in the middle of the chunked body.
     })
     .await;
     let (mut client, _edge) = ask(origin, "GET http://{origin}/ HTTP/1.0\r\n\r\n").await;
@@ -177,7 +178,7 @@ async fn a_kept_connection_that_the_origin_has_closed_is_replaced() {
             read_until(&mut socket, b"\r\n\r\n").await;
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
             socket.write_all(answer).await.unwrap();
-            // Takes the next request, too, and closes without an answer.
+            // The origin also takes the next request, and closes without an answer.
             read_until(&mut socket, b"\r\n\r\n").await;
         }
     })

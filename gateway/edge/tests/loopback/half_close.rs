@@ -91,7 +91,7 @@ async fn a_client_that_does_not_read_slows_the_origin() {
     while sent.load(Ordering::Relaxed) < 1 << 40 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Socket buffers of four sockets and one batch of the relay, no more.
+    // At most the buffers of four sockets and one batch of the relay.
     let stuck = sent.load(Ordering::Relaxed) - (1 << 40);
     assert!(stuck < 32 << 20, "{stuck} bytes were taken");
 }
@@ -104,7 +104,7 @@ async fn an_http_client_that_resets_while_it_waits_for_its_answer_is_noticed() {
         async move {
             read_until(&mut socket, b"\r\n\r\n").await;
             asked.send("asked").await.unwrap();
-            // It never answers.
+            // The origin never answers.
             let _ = socket.read_u8().await;
             asked.send("left").await.unwrap();
         }
@@ -147,7 +147,7 @@ async fn a_client_that_has_half_closed_and_is_gone_is_noticed() {
             let mut request = Vec::new();
             socket.read_to_end(&mut request).await.unwrap();
             ended.send(()).await.unwrap();
-            // It never answers.
+            // The origin never answers.
             sleep(Duration::from_secs(600)).await;
         }
     })

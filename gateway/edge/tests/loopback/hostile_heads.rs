@@ -10,7 +10,7 @@ use crate::world::{connected, echo, edge, origin, read_until, socks};
 
 async fn status(proxy: std::net::SocketAddr, request: &[u8]) -> String {
     let mut client = TcpStream::connect(proxy).await.unwrap();
-    // The proxy may close before it has read all of it.
+    // The proxy may close before it has read the whole head.
     let _ = client.write_all(request).await;
     let head = read_until(&mut client, b"\r\n").await;
     String::from_utf8(head).unwrap()
@@ -131,7 +131,7 @@ async fn a_client_that_is_refused_while_it_sends_is_not_reset() {
 
 #[tokio::test]
 async fn a_node_that_stops_does_not_wait_for_clients_that_have_been_answered() {
-    // Other programs may hold this one up, so it is enough not to wait one time.
+    // Other programs may delay this one, so one prompt end is enough.
     for _ in 0..20 {
         let (mut client, edge) = connected("http", "").await;
         let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

@@ -1,4 +1,4 @@
-//! Streams that peers open: whose dials wait, and for whom.
+//! Streams that peers open: which dials wait, and for which peers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use underpass_edge::stream::{
 
 use crate::world::origin;
 
-/// A stream that tells when its origin has answered, and that a test resets.
+/// A stream that notes when its origin has answered, and that a test can reset.
 struct Stream {
     reset: oneshot::Receiver<()>,
     connected: Option<oneshot::Sender<()>>,
@@ -57,8 +57,8 @@ impl Conduit for Stream {
     }
 }
 
-/// An address where connections are neither taken nor refused, for as long as
-/// what comes with it lives.
+/// An address that neither accepts nor refuses connections while the returned sockets
+/// live.
 fn silent_origin() -> (SocketAddr, Vec<Socket>) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -66,7 +66,7 @@ fn silent_origin() -> (SocketAddr, Vec<Socket>) {
     listener.listen(0).unwrap();
     let address = listener.local_addr().unwrap().as_socket().unwrap();
     let mut kept = vec![listener];
-    // The queue takes few; the SYNs of those behind them are dropped.
+    // The queue is short; SYNs beyond it are dropped.
     for _ in 0..4 {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! Requests and responses in the less usual forms that HTTP/1.1 allows.
+//! Requests and responses in less usual forms that HTTP/1.1 allows.
 
 use std::sync::{Arc, Mutex};
 
@@ -87,7 +87,7 @@ async fn a_switch_of_protocols_that_nobody_asked_for_is_no_tunnel() {
         let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
             Upgrade: h2c\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nforeign";
         socket.write_all(answer).await.unwrap();
-        // The proxy ends the connection: nothing more is said on it.
+        // The proxy ends the connection and sends nothing more.
         let mut rest = Vec::new();
         let _ = socket.read_to_end(&mut rest).await;
         assert!(rest.is_empty(), "{rest:?}");
@@ -96,7 +96,7 @@ async fn a_switch_of_protocols_that_nobody_asked_for_is_no_tunnel() {
     for upgrade in ["", "Connection: Upgrade\r\nUpgrade: websocket\r\n"] {
         let request = format!("GET http://{{origin}}/ HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n");
         let (mut client, _edge) = ask(origin, &request).await;
-        // The connection goes on as one of HTTP.
+        // The connection continues as an HTTP connection.
         for _ in 0..2 {
             let answer = head(&mut client).await;
             assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
@@ -108,7 +108,7 @@ async fn a_switch_of_protocols_that_nobody_asked_for_is_no_tunnel() {
     }
 }
 
-/// The statuses of exchanges that are over.
+/// Records the statuses of finished exchanges.
 #[derive(Default)]
 struct Statuses(Mutex<Vec<u16>>);
 

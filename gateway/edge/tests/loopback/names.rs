@@ -1,4 +1,4 @@
-//! Names that no host can have: the terminal says so itself.
+//! Names that no host can have: the terminal refuses them itself.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::world::edge;
 
-/// A label above 63 octets, and labels of 63 that are above 253 in all.
+/// A label longer than 63 octets, and labels of 63 that together exceed 253.
 fn impossible() -> [(String, &'static str); 2] {
     let label = "a".repeat(63);
     [

@@ -1,4 +1,4 @@
-//! Requests that were on their way when the far node restarted.
+//! Requests that were in transit when the far node restarted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, OpenReque
 use crate::forward::{body, head};
 use crate::world::{origin, read_until};
 
-/// A stream that has taken something when its peer restarts.
+/// A stream that has taken some bytes when its peer restarts.
 #[derive(Default)]
 struct Lost {
     took: bool,
@@ -63,7 +63,7 @@ impl Conduit for Lost {
     fn connected(&mut self, _: Connected) {}
 }
 
-/// The streams to a peer that restarts so many times.
+/// Streams to a peer that restarts this many times.
 struct Restarting {
     outlet: DirectOutlet,
     opened: Arc<AtomicUsize>,
@@ -79,7 +79,7 @@ impl Outlet for Restarting {
     }
 }
 
-/// What a client gets for a request, and how many streams were opened for it.
+/// The client's answer to a request, and how many streams were opened for it.
 async fn asked(restarts: usize, request: &str) -> (String, String, usize) {
     let origin = origin(|mut socket| async move {
         let head = read_until(&mut socket, b"\r\n\r\n").await;

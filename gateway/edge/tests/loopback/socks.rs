@@ -112,7 +112,7 @@ async fn a_listeners_guesser_is_refused_at_the_others_too() {
         replies[3]
     };
     assert_eq!(attempt(b'p').await, 0);
-    // More than may fail at once, since some are forgiven while others are hashed.
+    // More than may fail at once: some failures are forgiven while others are hashed.
     for _ in 0..30 {
         assert_eq!(attempt(b'q').await, 1);
     }

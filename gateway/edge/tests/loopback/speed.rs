@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use underpass_edge::speed::{self, HOST, Service, SpeedTests};
 use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, Target};
 
-/// What one direction holds, bytes.
+/// The capacity of one direction, bytes.
 const ROOM: usize = 100_000;
 
 #[derive(Default)]
@@ -125,7 +125,7 @@ impl Drop for End {
     }
 }
 
-/// A stream to a service of a peer's.
+/// A stream to a service of a peer.
 fn open(tests: &Arc<SpeedTests>, target: Target) -> Box<End> {
     let (near, far) = stream();
     let tests = tests.clone();

@@ -1,5 +1,5 @@
-//! Streams to addresses get the class of the name in their ClientHello, however
-//! they come in.
+//! Streams to addresses get the class of the name in their ClientHello, whichever
+//! listener they use.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use crate::world::{echo, read_until, socks};
 
 type Classes = Arc<Mutex<Vec<Class>>>;
 
-/// Opens streams of single-box mode, and notes the classes that they get.
+/// Opens single-box streams, and records the classes that they get.
 struct Noting(DirectOutlet, Classes);
 
 struct NotingConduit(Box<dyn Conduit>, Classes);
@@ -96,7 +96,7 @@ fn edge(protocol: &str) -> (Edge, SocketAddr, Classes) {
     (edge, address, classes)
 }
 
-/// What a TLS client says first to a server of this name.
+/// A TLS client's first message to a server of this name.
 fn client_hello(name: &'static str) -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -111,7 +111,7 @@ fn client_hello(name: &'static str) -> Vec<u8> {
     hello
 }
 
-/// Sends this by a stream to an origin that sends it back.
+/// Sends this through a stream to an origin that sends it back.
 async fn pass(mut client: TcpStream, data: &[u8]) {
     client.write_all(data).await.unwrap();
     client.shutdown().await.unwrap();
@@ -120,7 +120,7 @@ async fn pass(mut client: TcpStream, data: &[u8]) {
     assert_eq!(answer, data);
 }
 
-/// The classes that a stream to an address gets whose client sends this.
+/// The classes of a stream to an address whose client sends this.
 async fn classes_by(protocol: &str, data: &[u8]) -> Vec<Class> {
     let (_edge, proxy, classes) = edge(protocol);
     let origin = echo().await;

@@ -38,7 +38,7 @@ pub async fn ask(origin: SocketAddr, request: &str) -> (TcpStream, Edge) {
     (client, edge)
 }
 
-/// An edge by its TOML.
+/// An edge with this TOML configuration.
 pub fn edge_of(config: &str) -> (Edge, SocketAddr) {
     let config: EdgeConfig = toml::from_str(config).unwrap();
     let dialler = Arc::new(Dialler::new(config.dial.clone()));
@@ -49,7 +49,7 @@ pub fn edge_of(config: &str) -> (Edge, SocketAddr) {
     (edge, address)
 }
 
-/// An origin that serves each connection with `serve`.
+/// An origin that runs `serve` on each connection.
 pub async fn origin<F, S>(serve: S) -> SocketAddr
 where
     S: Fn(TcpStream) -> F + Send + 'static,
@@ -65,7 +65,7 @@ where
     address
 }
 
-/// An origin that sends back what it receives, and ends when it has ended.
+/// An origin that echoes what it receives, and ends its side after the client.
 pub async fn echo() -> SocketAddr {
     origin(|mut socket| async move {
         let (mut from, mut to) = socket.split();
@@ -75,8 +75,7 @@ pub async fn echo() -> SocketAddr {
     .await
 }
 
-/// A port that nobody listens on, nor will for as long as this process lives: a socket is bound
-/// to it.
+/// A port on which nobody listens while this process lives: a socket is bound to it.
 pub fn closed_port() -> SocketAddr {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -97,8 +96,8 @@ pub async fn read_until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     read
 }
 
-/// Connects to `proxy` as SOCKS5 client without a password and asks for
-/// `target`; gives the reply's number.
+/// Connects to `proxy` as a SOCKS5 client without a password and asks for `target`;
+/// returns the reply code.
 pub async fn socks(proxy: SocketAddr, target: SocketAddr) -> (TcpStream, u8) {
     let mut socket = TcpStream::connect(proxy).await.unwrap();
     let mut request = vec![5, 1, 0, 5, 1, 0];

@@ -12,7 +12,8 @@ use underpass_edge::direct::DirectOutlet;
 use underpass_edge::transparent::Interception;
 use underpass_edge::{Edge, Switch};
 
-/// No test: what `World::gateway` starts. Does nothing in a plain test run.
+/// Not a test of its own: `World::gateway` starts it. It does nothing in a plain test
+/// run.
 #[test]
 fn process() {
     let Ok(config) = std::env::var("UNDERPASS_EDGE_TEST") else {

@@ -21,7 +21,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Answers UDP 443 at the origin, for as long as the test lasts.
+/// Answers UDP port 443 at the origin for the duration of the test.
 fn serve_quic(world: &World) {
     let socket = world.inside('o', || UdpSocket::bind("[::]:443").unwrap());
     std::thread::spawn(move || {
@@ -113,9 +113,9 @@ fn quic_and_families_out_of_reach_are_rejected_at_once() {
     gateway.command("ipv4 only");
     let start = Instant::now();
     assert!(world.connect(ORIGIN[1]).is_err());
-    // Between namespaces the ICMP error arrives inside connect(2), where Linux
-    // takes note of it only when it sends again, after 1 s; on a real link it
-    // ends the attempt at once. Unanswered, it would last for PATIENCE.
+    // Between namespaces the ICMP error arrives inside connect(2), where Linux notices it
+    // only when it retransmits, after 1 s; on a real link it ends the attempt at once.
+    // Without an answer the attempt would last for PATIENCE.
     assert!(start.elapsed() < Duration::from_secs(4));
     assert!(world.connect(ORIGIN[0]).is_ok());
 }
@@ -200,7 +200,7 @@ fn the_origin_sees_the_clients_own_address() {
         assert_eq!(source, ip(CLIENT[family]));
         socket.write_all(b"echo\n").unwrap();
         assert_eq!(line(&mut socket).unwrap(), "echo");
-        // Taken in all the same: the connection is the gateway's own.
+        // It is intercepted all the same: the connection is the gateway's own.
         let gateway = world.ns('g');
         let sockets = crate::world::sh(&format!(
             "ip netns exec {gateway} ss -Htn state established"

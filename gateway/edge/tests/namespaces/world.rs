@@ -16,14 +16,14 @@ pub const GATEWAY: [&str; 2] = ["10.77.2.1", "fd77:2::1"];
 pub const ORIGIN: [&str; 2] = ["10.77.2.2", "fd77:2::2"];
 pub const PORT: u16 = 7000;
 
-/// What takes longer than this never comes, however loaded the machine is.
+/// An event that takes longer than this never comes, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct World {
     prefix: String,
 }
 
-/// Whether the tests can run here; says so if not.
+/// Whether the tests can run here; prints a message if not.
 #[track_caller]
 pub fn able() -> bool {
     // SAFETY: geteuid takes nothing and cannot fail.
@@ -95,7 +95,7 @@ impl World {
         thread.join().unwrap()
     }
 
-    /// Connects from the client and gives the source that the origin sees.
+    /// Connects from the client; returns the source address that the origin sees.
     pub fn connect(&self, origin: &str) -> std::io::Result<(TcpStream, IpAddr)> {
         let address = SocketAddr::new(origin.parse().unwrap(), PORT);
         let mut socket =
@@ -109,7 +109,7 @@ impl World {
         sh(&format!("ip netns exec {} nft {arguments}", self.ns('g')))
     }
 
-    /// Rules of routing in the gateway, of both families.
+    /// The gateway's routing rules, of both families.
     pub fn ip_rules(&self) -> String {
         sh(&format!("ip -n {0} rule; ip -n {0} -6 rule", self.ns('g')))
     }
@@ -148,7 +148,7 @@ impl Drop for World {
     }
 }
 
-/// Tells the client its address, then sends back what comes.
+/// Sends the client its address, then echoes its bytes.
 fn serve(mut socket: TcpStream) {
     let source = socket.peer_addr().unwrap().ip().to_canonical();
     let _ = socket.write_all(format!("{source}\n").as_bytes());
@@ -179,7 +179,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Gives a command and waits for its answer.
+    /// Sends a command and waits for its answer.
     pub fn command(&mut self, command: &str) -> String {
         writeln!(self.input.as_mut().unwrap(), "{command}").unwrap();
         self.answer()
@@ -197,7 +197,7 @@ impl Gateway {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        // The owner of the rules reads the end of its input, and they go with it.
+        // The owner of the rules sees the end of its input, and removes them.
         let list = format!("ip netns exec {} nft list ruleset", self.namespace);
         let killed = Instant::now();
         while sh(&list).contains("flags owner") {
@@ -206,7 +206,7 @@ impl Gateway {
         }
     }
 
-    /// Ends it in good order.
+    /// Ends it cleanly.
     pub fn end(mut self) {
         self.input = None;
         assert!(self.child.wait().unwrap().success());
