@@ -1,4 +1,4 @@
-//! What befalls the network: terminals leave, nodes restart, links are blocked.
+//! Events of the network: terminals leave, nodes restart, links are blocked.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use underpass_engine::HopId;
 use crate::nodes::{HUB, config};
 use crate::world::{Happening, Session, World};
 
-/// Sessions outlive a blockage of so long.
+/// Sessions survive a blockage of this length.
 const SESSION_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Mean pauses between what befalls the whole network.
+/// Mean intervals between events of the whole network.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     pub exchange: Duration,
@@ -32,7 +32,7 @@ impl Default for Rates {
     }
 }
 
-/// What befalls the network again and again.
+/// A kind of recurring event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     Exchange,
@@ -123,7 +123,7 @@ impl World {
             70..95 => self.random.ms(60_000, 1_200_000),
             _ => self.random.ms(1_200_000, 3 * 3_600_000),
         };
-        // Of the others nobody is told.
+        // The engines are not told of the other blockages.
         if self.random.chance(50) {
             self.tell_blocked(terminal, true);
         }
@@ -156,7 +156,7 @@ impl World {
         } else {
             "restarted"
         });
-        // Half of them are killed.
+        // Half of the nodes are killed.
         if self.random.chance(50) {
             self.call(number, |engine, _| engine.flush_store());
         }

@@ -1,7 +1,6 @@
-//! A week of virtual time: a hub and a hundred terminals that join and leave,
-//! renew their sessions, restart and are blocked, with short streams in both
-//! directions. Whenever all has ended, nothing is left of it: entries, files
-//! and memory are as they were at the start.
+//! A week of virtual time: a hub and a hundred terminals that join and leave, renew their
+//! sessions, restart and are blocked, with short streams in both directions. Whenever
+//! everything has ended, entries, files and memory are as they were at the start.
 
 mod fates;
 mod nodes;
@@ -46,22 +45,22 @@ const SEED: u64 = 1;
 const TERMINALS: usize = 100;
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Mean pause from one stream to the next of the whole network: the run takes
-/// time in proportion to what is sent.
+/// Mean interval between streams of the whole network; the time that the run takes is
+/// proportional to what is sent.
 const EXCHANGE_EVERY: Duration = Duration::from_secs(25);
 
-/// Memory may grow by this part (1/n), and by so many bytes: tables keep the
-/// room that they had at their fullest.
+/// Memory may grow by this part (1/n), plus this many bytes: tables keep the capacity
+/// that they had at their fullest.
 const GROWTH_PART: i64 = 50;
 const GROWTH_BYTES: i64 = 256 << 10;
-/// Segments that the store leaves on the disk when nothing is kept: garbage of
-/// four segments, the one that is written, and one that is only needed since
-/// its records void others.
+/// Segments that the store leaves on disk when nothing is in custody: garbage of four
+/// segments, the one that is being written, and one that is only needed since its records
+/// void others.
 const MOST_SEGMENTS: usize = 6;
-/// What differs from one rest to another, by less than half and one for each
-/// terminal: the names of the last streams' bundles, what stands in the segments
-/// that the stores are writing, whose turn it would be after a repetition, and
-/// which streams have gone on with a peer's next run.
+/// Entries that may differ between two rests, by less than half and by one for each
+/// terminal: the names of the last streams' bundles, the contents of the segments that
+/// are being written, whose turn it would be after a repetition, and which streams have
+/// continued with a peer's next run.
 const VARYING: [&str; 16] = [
     "classes where bundles went again",
     "deleted segments",
@@ -81,10 +80,10 @@ const VARYING: [&str; 16] = [
     "unsynced releases",
 ];
 
-/// What there is when all streams have ended and nothing is in custody.
+/// The state when all streams have ended and nothing is in custody.
 struct Rest {
     entries: BTreeMap<&'static str, usize>,
-    /// Without the disks, which are memory here.
+    /// Without the disks, which are in memory here.
     live_bytes: i64,
 }
 

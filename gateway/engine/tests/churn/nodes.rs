@@ -1,4 +1,4 @@
-//! The engines, each with a store on a disk that outlives it.
+//! The engines, each with a store on a disk that survives it.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,24 +17,24 @@ use crate::streams::App;
 pub const HUB: usize = 0;
 pub const CLASSES: u8 = 3;
 pub const SEGMENT_BYTES: u64 = 16 << 10;
-/// Names of bundles are remembered for so long: by the time of a rest only
-/// those of its last streams are.
+/// How long names of bundles are remembered: at a rest only those of the last streams
+/// are.
 const REMEMBERED: Duration = Duration::from_secs(1800);
 
-/// A node and what outlives its process.
+/// A node, and the state that survives its process.
 pub struct Node {
     /// `None` while it is stopped.
     pub engine: Option<Engine>,
     pub worker: Option<Worker<SimulatedDisk>>,
     pub disk: SimulatedDisk,
     pub incarnation: u64,
-    /// When its engine wants to be called, as the world has noted it.
+    /// The next deadline of its engine, as the world has noted it.
     pub due: Option<Duration>,
     /// The applications at this end of the streams.
     pub apps: HashMap<StreamKey, App>,
 }
 
-/// The ipn node number of a node by its place; the hub is 1.
+/// A node's ipn node number by its index; the hub is 1.
 pub fn number(node: usize) -> u64 {
     match node {
         HUB => 1,
@@ -57,7 +57,7 @@ fn hop(id: u64, neighbour: usize) -> HopConfig {
     }
 }
 
-/// A node's configuration with these hops: their numbers, and whither.
+/// A node's configuration with these hops, each a number and a peer.
 pub fn config(node: usize, incarnation: u64, hops: &[(u64, usize)]) -> EngineConfig {
     let class = |class: u8| ClassConfig {
         class: Class(class),
@@ -114,7 +114,7 @@ impl Node {
         }
     }
 
-    /// Begins its next run, `at` the simulation's time.
+    /// Starts the node's next run at time `at` of the simulation.
     pub fn start(&mut self, node: usize, hops: &[(u64, usize)], at: Duration, now: Instant) {
         self.incarnation += 1;
         let at_ms = at.as_millis() as u64;

@@ -9,7 +9,7 @@ use crate::nodes::{CLASSES, HUB, info};
 use crate::world::{Happening, Session, World};
 
 const REDIAL: Duration = Duration::from_secs(2);
-/// How long a certificate lasts.
+/// The lifetime of a certificate.
 pub const RENEWAL: Duration = Duration::from_secs(12 * 3600);
 
 impl World {
@@ -58,7 +58,7 @@ impl World {
         Some(terminal)
     }
 
-    /// Sessions break at both ends, some in the middle of a bundle.
+    /// Breaks sessions at both ends, some in the middle of a bundle.
     pub fn end_sessions(&mut self, sessions: &[u64]) {
         for &id in sessions {
             let Some(state) = self.sessions.get(&id) else {
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// New certificates: new sessions come up, and the old ones go down.
+    /// Certificates are renewed: new sessions come up, and the old ones go down.
     pub fn renew(&mut self, terminal: usize) {
         self.at(self.now + RENEWAL, Happening::Renew(terminal));
         let old = self.links[terminal].sessions.clone();

@@ -10,18 +10,18 @@ use underpass_streams::{Epoch, Event, Open, ResetCode, Target};
 use crate::nodes::{HUB, number, place};
 use crate::world::{Happening, World};
 
-/// How a stream goes.
+/// The course of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A request, then an answer.
+    /// A request, and then an answer.
     Answered,
-    /// The opener resets it soon.
+    /// The opener soon resets it.
     ResetByOpener,
     /// The acceptor resets it at once.
     Refused,
-    /// The answer comes when the request has long ended.
+    /// The answer comes long after the request has ended.
     AnsweredLate,
-    /// The request goes on long after the answer has ended.
+    /// The request continues long after the answer has ended.
     FinishedLate,
 }
 
@@ -40,7 +40,7 @@ pub struct App {
     opener: bool,
 }
 
-/// What an application does by itself.
+/// An action that an application takes by itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Deed {
     Answer,
@@ -48,11 +48,11 @@ pub enum Deed {
     Reset,
 }
 
-/// After so long an application gives a stream up.
+/// An application gives up a stream after this time.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
 impl World {
-    /// A stream of any kind between the hub and a terminal, either way.
+    /// Opens a stream of any kind between the hub and a terminal, in either direction.
     pub fn exchange(&mut self) {
         let terminal = self.random.between(1, self.links.len() as u64 - 1) as usize;
         let (from, to) = match self.random.chance(50) {
@@ -67,7 +67,7 @@ impl World {
         self.open(from, to, class, kind);
     }
 
-    /// Answered streams in both classes, one each way with each terminal.
+    /// Opens answered streams in both classes, one in each direction with each terminal.
     pub fn exchange_with_all(&mut self) {
         for terminal in 1..self.links.len() {
             for class in [Class(1), Class(2)] {
@@ -89,7 +89,7 @@ impl World {
                 },
             )
         };
-        // A node that was taken from the configuration has no streams.
+        // A node that is no longer in the configuration has no streams.
         let opened = self.call(from, |engine, now| engine.open(now, number(to), open));
         let Some(Ok(key)) = opened else { return };
         let app = App { kind, opener: true };
@@ -111,7 +111,7 @@ impl World {
 
     fn say(&mut self, node: usize, key: StreamKey, bytes: usize) {
         let data = Bytes::from(vec![b'x'; bytes]);
-        // It may have ended, which is told by an event.
+        // The stream may have ended; an event reports that.
         let _ = self.call(node, |engine, now| engine.write(now, key, data));
     }
 

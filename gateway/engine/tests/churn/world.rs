@@ -1,4 +1,4 @@
-//! Nodes, links and what befalls them, in one virtual time.
+//! Nodes, links and their events in one virtual time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use crate::sessions::RENEWAL;
 use crate::streams::Deed;
 
 const DELAY: Duration = Duration::from_millis(300);
-/// Deadlines that a node may have at one moment; more is a busy loop.
+/// The most deadlines of a node at one moment; more mean a busy loop.
 const MOST_SPINS: u32 = 50;
 
 /// A terminal's link to the hub.
 #[derive(Default)]
 pub struct Link {
     pub joined: bool,
-    /// Its number at the hub, never used before.
+    /// Its number at the hub, never reused.
     pub hop: u64,
     /// Sessions that are up, the oldest first.
     pub sessions: Vec<u64>,
@@ -30,13 +30,13 @@ pub struct Link {
     pub blocked: bool,
     /// How many blockages there have been.
     pub blockages: u64,
-    /// What waits until it is free.
+    /// Events that wait until the link is free.
     pub held: Vec<Happening>,
 }
 
 pub struct Session {
     pub terminal: usize,
-    /// What the hub, and the terminal, have in flight, and its bytes.
+    /// The transfer in flight from the hub and from the terminal, with its bytes.
     pub in_flight: [Option<(u64, u64)>; 2],
 }
 
@@ -85,21 +85,21 @@ pub struct World {
     pub now: Duration,
     pub random: Random,
     pub nodes: Vec<Node>,
-    /// By terminal; the hub's is not used.
+    /// By terminal; the hub's entry is not used.
     pub links: Vec<Link>,
-    /// How often what was met.
+    /// How often each kind of event occurred.
     pub met: BTreeMap<&'static str, u64>,
     pub sessions: HashMap<u64, Session>,
     queue: BTreeMap<(Duration, u64), Happening>,
     pub deadlines: BTreeSet<(Duration, usize)>,
-    /// The last number that was given, to hops, sessions and what happens.
+    /// The last number that was given to a hop, a session or an event.
     last: u64,
     pub fates: Option<Rates>,
     pub start: Instant,
 }
 
 impl World {
-    /// A hub and so many terminals, all joined.
+    /// A hub and this many terminals, all joined.
     pub fn new(seed: u64, terminals: usize) -> World {
         let mut world = World {
             now: Duration::ZERO,
@@ -138,7 +138,7 @@ impl World {
         self.fates = None;
     }
 
-    /// Lets time pass until what has begun is over: all have joined again.
+    /// Lets time pass until ongoing events are over and all terminals have joined again.
     pub fn settle_until(&mut self, end: Duration) {
         self.pass(end);
         for terminal in 1..self.links.len() {
@@ -194,7 +194,7 @@ impl World {
         *self.met.entry(what).or_insert(0) += 1;
     }
 
-    /// Calls a node's engine, and does what it then wants done.
+    /// Calls a node's engine, and carries out the actions that it then wants.
     pub fn call<R>(
         &mut self,
         node: usize,
@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    /// The disk does at once what it is asked. Tells whether it was asked.
+    /// The disk does its work at once; returns whether there was any.
     fn work_disk(&mut self, number: usize) -> bool {
         let now = self.start + self.now;
         let node = &mut self.nodes[number];
@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// Nothing is left of any stream, nor in custody.
+    /// Checks that no stream and no custody is left.
     pub fn check_drained(&mut self) {
         let now = self.start + self.now;
         for (number, node) in self.nodes.iter().enumerate() {
@@ -409,21 +409,21 @@ impl World {
         assert!(self.links.iter().all(|link| link.held.is_empty()));
     }
 
-    /// The disks have no more than the store's bound; tells the memory that
-    /// they take, bytes.
+    /// Checks that the disks keep to the store's bound; returns the memory that they
+    /// take, bytes.
     pub fn check_disks(&self, most: usize) -> u64 {
         let mut bytes = 0;
         for (number, node) in self.nodes.iter().enumerate() {
             let (files, used) = (node.disk.sectors().len(), node.disk.used_bytes());
             assert!(files <= most, "node {number} has {files} segments");
             assert!(used <= most as u64 * SEGMENT_BYTES, "node {number}: {used}");
-            // What is written, and what is durable.
+            // Once for the written and once for the durable contents.
             bytes += 2 * used;
         }
         bytes
     }
 
-    /// How many entries all nodes have in all, by name.
+    /// The number of entries of all nodes together, by name.
     pub fn entries(&self) -> BTreeMap<&'static str, usize> {
         let mut sums = BTreeMap::new();
         for node in &self.nodes {

@@ -1,4 +1,4 @@
-//! Engines on a bench: what one offers is carried by hand to the next.
+//! Engines on a bench: the test carries each offer from one to the next.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub const URGENT: Class = Class(1);
 pub const BULK: Class = Class(2);
 pub const MRU: u64 = 1 << 30;
 
-/// What an engine offers: to which session, and what.
+/// An engine's offer: the session, and the transfer.
 pub type Offered = (SessionId, Transfer);
 
 /// A node with three classes and a hop to each neighbour.
@@ -58,23 +58,23 @@ pub fn route(node: u64, via: u64, custody: bool) -> RouteEntry {
     RouteEntry { node, via, custody }
 }
 
-/// An engine, its time, and what it has said.
+/// An engine, its time, and its events and actions so far.
 pub struct Node {
     pub engine: Engine,
     pub now: Instant,
     pub events: Vec<(u64, Event)>,
-    /// Bundles that were not believed.
+    /// The number of bundles that were refused as forged.
     pub forged: usize,
     pub messages: Vec<Message>,
     pub changes: Vec<LinkChange>,
     pub migrations: Vec<Migration>,
     pub paths: Vec<(HopId, PathChange)>,
-    /// Links that may rest, or may not any more.
+    /// Hops whose links may rest, or may not any more.
     pub rests: Vec<(HopId, bool)>,
-    /// Bundles for a service that did not take them.
+    /// The number of bundles for services that did not take them.
     pub unclaimed: usize,
     pub aborted: Vec<SessionId>,
-    /// Sessions that were to send something, and those that others are to replace.
+    /// Sessions that were asked to send something, and sessions that are to be replaced.
     pub asked: Vec<SessionId>,
     pub renewed: Vec<SessionId>,
     offers: Vec<Offered>,
@@ -104,8 +104,8 @@ impl Node {
         }
     }
 
-    /// Sets up one session per class on a hop, ready; session numbers are
-    /// `base` + class.
+    /// Sets up one ready session per class on a hop; the session numbers are `base` +
+    /// class.
     pub fn up(&mut self, hop: u64, base: u64) {
         for class in 0..3 {
             self.session(hop, base + class, Some(Class(class as u8)), MRU);
@@ -116,7 +116,7 @@ impl Node {
         self.session_with(hop, id, class, |info| info.transfer_mru_bytes = mru);
     }
 
-    /// As [`Node::session`], with something else about it.
+    /// As [`Node::session`], with other session information.
     pub fn session_with(
         &mut self,
         hop: u64,
@@ -137,7 +137,7 @@ impl Node {
         self.ready(SessionId(id));
     }
 
-    /// Knows of a blockage of a hop beforehand, ms from now.
+    /// Tells of a blockage of a hop in advance, ms from now.
     pub fn expect_blockage(&mut self, hop: HopId, entry_ms: u64, exit_ms: u64) {
         let noon = 1_800_000_000_000;
         self.engine.set_utc(self.now, Some(noon));
@@ -166,7 +166,7 @@ impl Node {
         self.engine.write(self.now, key, data).expect("it is taken");
     }
 
-    /// Writes so much to a stream of its own.
+    /// Writes this many bytes to a new stream.
     pub fn send(&mut self, peer: u64, class: Class, bytes: usize) -> StreamKey {
         let key = self.open(peer, class);
         self.write(key, bytes);
@@ -181,8 +181,8 @@ impl Node {
         }
     }
 
-    /// Reads all that has come of a stream that `peer` has opened, once it is
-    /// known here; how many bytes.
+    /// Reads all bytes that have come on a stream of `peer`, once this node knows the
+    /// stream; returns their number.
     pub fn read_all(&mut self, peer: u64, key: StreamKey) -> usize {
         if !self.has(|event| matches!(event, Event::Opened { .. })) {
             return 0;
@@ -193,7 +193,7 @@ impl Node {
         std::iter::from_fn(read).map(|data| data.len()).sum()
     }
 
-    /// Offers that the CL takes and forgets, for so long; their bytes.
+    /// Takes offers as a CL that forgets them, for this time; returns their bytes.
     pub fn bytes_in(&mut self, time: Duration) -> u64 {
         let end = self.now + time;
         let mut bytes = 0;
@@ -207,7 +207,7 @@ impl Node {
         bytes
     }
 
-    /// Takes what the engine has said.
+    /// Takes the engine's events and actions.
     fn collect(&mut self) {
         while let Some(action) = self.engine.poll_action() {
             match action {
@@ -230,13 +230,14 @@ impl Node {
         }
     }
 
-    /// What is offered and was not taken.
+    /// The offers that were not taken yet.
     pub fn offers(&mut self) -> Vec<Offered> {
         self.collect();
         std::mem::take(&mut self.offers)
     }
 
-    /// All sessions are ready; a class is written to. Whose turn it is after `wait`.
+    /// Makes all sessions ready and writes to a class; the sessions with offers after
+    /// `wait`.
     pub fn turns_behind(&mut self, class: Class, wait: Duration) -> Vec<SessionId> {
         for (session, _) in self.offers() {
             self.ready(session);
@@ -247,12 +248,12 @@ impl Node {
         self.offers().iter().map(|(id, _)| *id).collect()
     }
 
-    /// Lets offers that were looked at wait again.
+    /// Puts offers back after a look at them.
     pub fn put_back(&mut self, offers: Vec<Offered>) {
         self.offers.splice(0..0, offers);
     }
 
-    /// Lets time pass up to `at`, with all deadlines in between.
+    /// Lets time pass up to `at`, and serves all deadlines in between.
     pub fn pass(&mut self, at: Instant) {
         while let Some(due) = self.engine.next_timeout().filter(|due| *due <= at) {
             self.now = self.now.max(due);
@@ -267,8 +268,8 @@ impl Node {
         self.engine.receive(self.now, session, bundle)
     }
 
-    /// Gives an offered bundle to another node, on its session of the same
-    /// number, and tells this one that it was acknowledged.
+    /// Carries an offered bundle to another node, to its session of the same number, and
+    /// acknowledges it.
     pub fn carry(&mut self, (session, transfer): Offered, to: &mut Node) {
         let raw = Bytes::from(transfer.chunks.concat());
         let outcome = to.receive(session, raw);
@@ -281,13 +282,13 @@ impl Node {
         self.engine.transfer_finished(self.now, key, outcome);
     }
 
-    /// Whether an event of that kind was told.
+    /// Whether an event of this kind occurred.
     pub fn has(&mut self, kind: impl Fn(&Event) -> bool) -> bool {
         self.collect();
         self.events.iter().any(|(_, event)| kind(event))
     }
 
-    /// Destinations of what is stored, oldest first, streams' bundles only.
+    /// Destinations of the stored bundles of streams, oldest first.
     pub fn destinations(&self) -> Vec<u64> {
         let stored = self.engine.stored_bundles(self.now, usize::MAX);
         let node = |stored: bundle::BundleInfo| bundle::wire::ipn_parts(&stored.destination);
@@ -300,7 +301,7 @@ impl Node {
     }
 }
 
-/// Carries what two neighbours have for each other until both are silent.
+/// Carries bundles between two neighbours until both have none left.
 pub fn exchange(one: &mut Node, other: &mut Node) {
     loop {
         let (there, back) = (one.offers(), other.offers());
@@ -316,7 +317,7 @@ pub fn exchange(one: &mut Node, other: &mut Node) {
     }
 }
 
-/// Lets both live on for so long, 10 ms at a time, over a line without delay.
+/// Lets both run for this time, in steps of 10 ms, over a line without delay.
 pub fn live(one: &mut Node, other: &mut Node, time: Duration) {
     let end = one.now + time;
     while one.now < end {

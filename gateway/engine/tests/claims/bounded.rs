@@ -1,5 +1,5 @@
-//! What a message costs a node does not depend on how many neighbours and
-//! streams it has. Steps are counted, see `underpass_work`.
+//! The cost of a message does not depend on how many neighbours and streams a node has.
+//! The test counts steps, see `underpass_work`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,7 +58,8 @@ impl World {
                 }
             }
         }
-        // What is sent to the others has no answer, and goes again after 3 s.
+        // Bundles to the other terminals are not acknowledged, and are sent again after 3
+        // s.
         world.live(500 * MS);
         world
     }
@@ -68,8 +69,8 @@ impl World {
         [World::new(10), World::new(1_000)]
     }
 
-    /// What the hub offers the terminal; to others nothing gets through, and
-    /// their sessions go on.
+    /// What the hub offers the terminal; nothing reaches the other terminals, and their
+    /// sessions stay ready.
     fn offers(&mut self) -> Vec<Offered> {
         let offers = self.hub.offers();
         let to_one = |offered: &Offered| offered.0.0 / 10 == HOP;
@@ -107,7 +108,7 @@ impl World {
         self.exchange();
     }
 
-    /// The next bundle of the terminal, as it is handed to the hub.
+    /// The terminal's next bundle, as the hub receives it.
     fn bundle_of_one(&mut self) -> (SessionId, Bytes) {
         let at = self.one.now + 500 * MS;
         self.one.pass(at);
@@ -118,8 +119,8 @@ impl World {
     }
 }
 
-/// Asserts that `call` costs about the same in both worlds. What it needs is
-/// made by `make`, which is not counted.
+/// Asserts that `call` costs about the same in both worlds; the cost of `make`, which
+/// prepares its input, is not counted.
 fn bounded<T>(what: &str, make: impl Fn(&mut World) -> T, call: impl Fn(&mut World, T)) {
     let [few, many] = World::small_and_large().map(|mut world| {
         let made = make(&mut world);
@@ -237,7 +238,7 @@ fn a_blocked_link_and_time() {
 
 #[test]
 fn connections_held_too_long_end_at_their_time_and_no_other_is_looked_at() {
-    // They begin one after the other while the link is blocked.
+    // The streams begin one after the other while the link is blocked.
     let steps = |streams: u64| {
         let mut world = World::new(10);
         let began = world.hub.now;
@@ -322,7 +323,8 @@ fn a_delivery_beside_what_a_former_run_has_left() {
         block(&mut terminal, true);
         write_on(&mut terminal, &mut sources, 3_000 * MS);
         let mut next = next_run(&terminal, &mut hub, disk);
-        // The hub is asked, and tells how much may leave: nobody reads there.
+        // The hub is asked for credit, and answers how much may leave: nobody reads
+        // there.
         live(&mut next, &mut hub, 5_000 * MS);
         let left = next.engine.custody(next.now).bundles;
         assert!(left >= streams, "{left} bundles of {streams} streams");

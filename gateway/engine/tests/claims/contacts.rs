@@ -1,4 +1,4 @@
-//! What a node sends where a contact plan says when it can.
+//! What a node sends while a contact plan says when it can send.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ fn with_applications(mut config: EngineConfig) -> EngineConfig {
     config
 }
 
-/// A node with a session for each class and neighbour: from 100 on to the
-/// upper, from 200 on to the lower one.
+/// A node with a session for each class and neighbour: numbers from 100 to the upper
+/// neighbour, from 200 to the lower one.
 fn node() -> Node {
     let config = with_applications(config(1, &[UPPER, LOWER]));
     let mut node = Node::new(Instant::now(), config);

@@ -1,4 +1,4 @@
-//! Who keeps what, and until when.
+//! Which node keeps a bundle, and until when.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,8 @@ fn a_relay_forwards_with_and_without_custody() {
         relay.up(1, 100);
         terminal.send(1, BULK, 5_000);
         live(&mut terminal, &mut relay, Duration::from_millis(300));
-        // Without custody the terminal keeps its bundles until the hub signals.
+        // If the relay takes no custody, the terminal keeps its bundles until the hub
+        // signals.
         assert_eq!(terminal.destinations().is_empty(), custody);
         relay.up(0, 200);
         hub.pass(relay.now);
@@ -100,7 +101,7 @@ fn very_many_bundles_for_a_node_without_room_hold_up_none_for_another() {
     let (session, full) = hub.offers().remove(0);
     hub.finish(full.key, Outcome::Refused(Refusal::NoResources));
     hub.ready(session);
-    // Nobody asks again so soon whether there is room.
+    // It is too soon to ask again whether there is room.
     hub.pass(hub.now + Duration::from_millis(200));
     assert_eq!(hub.offers().len(), 1);
 }
@@ -179,7 +180,7 @@ fn a_malformed_bundle_hurts_nobody() {
     for place in 0..good.len() {
         let mut bad = good.clone();
         bad[place] ^= 0xFF;
-        // Some bytes are covered by no CRC that a relay could not renew.
+        // Either outcome is right: a relay may renew the CRCs of some blocks.
         let _ = hub.receive(session, Bytes::from(bad));
         let cut = Bytes::copy_from_slice(&good[..place]);
         let outcome = hub.receive(session, cut);
@@ -227,8 +228,8 @@ fn a_stream_in_a_class_that_is_not_known_here_is_answered_in_the_default_class()
     assert_eq!(offers[0].0, SessionId(100 + u64::from(BULK.0)));
 }
 
-/// A terminal, a relay that takes custody of so many bundles, and a hub behind it, beside
-/// other nodes that are not up.
+/// A terminal, a relay that takes custody of this many bundles, and a hub behind it;
+/// other nodes beside the hub are down.
 fn relayed(lifetime: Duration, store_bundles: usize, beside: &[u64]) -> [Node; 3] {
     let now = Instant::now();
     let behind: Vec<u64> = [&[1], beside].concat();
@@ -310,11 +311,11 @@ fn nothing_more_is_sealed_for_a_node_that_a_relay_has_no_room_for() {
         }
         exchange_three(&mut terminal, &mut relay, &mut hub);
     }
-    // Those on their way when the first was refused, and a few that asked since.
+    // Bundles in flight when the first was refused, and a few that have asked since.
     let waiting = terminal.destinations().len();
     assert!((1..40).contains(&waiting), "{waiting}");
 
-    // What goes elsewhere goes on.
+    // Bundles to other nodes go on.
     let other = terminal.open(2, BULK);
     terminal.write(other, BYTES);
     for _ in 0..50 {
@@ -323,7 +324,7 @@ fn nothing_more_is_sealed_for_a_node_that_a_relay_has_no_room_for() {
     assert!(relay.destinations().contains(&2));
     assert!(!terminal.destinations().contains(&2));
 
-    // Nothing is lost, and there is no delay once the relay has taken one.
+    // Nothing is lost, and there is no delay once the relay has accepted a bundle.
     relay.up(0, 300);
     hub.up(0, 300);
     let mut read = 0;

@@ -1,4 +1,4 @@
-//! A hop whose answers are late, beside one that could carry what it has.
+//! A hop with late answers, beside another hop that could carry its bundles.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn sent_by_near() -> (Node, Node) {
     (terminal, hub)
 }
 
-/// What is offered by each hop until so long from now.
+/// The number of bundles that each hop is offered within this time.
 fn offered_in(node: &mut Node, time: Duration) -> [usize; 2] {
     node.pass(node.now + time);
     by_hop(&node.offers())
@@ -42,7 +42,7 @@ fn what_is_late_goes_by_another_hop_too_and_sessions_stay() {
     let (mut terminal, _hub) = sent_by_near();
     assert_eq!(offered_in(&mut terminal, 125 * MS), [0, 0]);
     assert_eq!(offered_in(&mut terminal, 20 * MS), [0, 1]);
-    // What is new goes there, though it would be there sooner by the near hop.
+    // New bundles go there, though the near hop would deliver them sooner.
     let urgent = terminal.send(1, URGENT, 500);
     assert_eq!(offered_in(&mut terminal, 40 * MS), [0, 1]);
     assert_eq!(terminal.changes, []);
@@ -72,7 +72,7 @@ fn a_blockage_behind_a_false_alarm_makes_the_next_doubt_as_soon_as_the_first() {
     let (mut terminal, _hub) = sent_by_near();
     assert_eq!(offered_in(&mut terminal, 145 * MS), [0, 1]);
     hear(&mut terminal, NEAR);
-    // A doubt, 200 ms behind, and a blockage; the far hop takes nothing more.
+    // First a doubt, 200 ms later a blockage; the far hop takes nothing more.
     assert_eq!(offered_in(&mut terminal, 250 * MS), [0, 0]);
     assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
     hear(&mut terminal, NEAR);
@@ -83,8 +83,8 @@ fn a_blockage_behind_a_false_alarm_makes_the_next_doubt_as_soon_as_the_first() {
     assert_eq!(offered_in(&mut terminal, 20 * MS), [0, 1]);
 }
 
-/// A terminal with a bundle by each hop, the near one in doubt: the far one is to have a
-/// copy and takes nothing more.
+/// A terminal with one bundle on each hop, the near one in doubt: the copy waits for the
+/// far hop, which takes nothing more.
 fn copy_waits() -> (Node, Node) {
     let (mut terminal, hub) = two_paths(&[]);
     for hop in [NEAR, FAR] {
@@ -159,7 +159,7 @@ fn a_hop_that_is_silent_for_long_is_blocked_as_ever() {
     terminal.pass(terminal.now + 20 * MS);
     terminal.offers();
     assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
-    // The last one is given all its time.
+    // The last hop gets all its time.
     terminal.pass(terminal.now + SILENCE);
     assert_eq!(terminal.changes.len(), 1);
 }
@@ -213,12 +213,12 @@ fn sessions_are_asked_as_soon_as_the_rest_of_a_bundle_is_late() {
     assert_eq!(engine.links_due(now + 69 * MS), []);
     assert_eq!(engine.links_due(now + 70 * MS), [FAR]);
     assert!(engine.next_timeout().is_some_and(|at| at <= now + 70 * MS));
-    // They have heard the peer meanwhile.
+    // The sessions have heard the peer meanwhile.
     engine.misses(now + 70 * MS, FAR, 10 * MS);
     assert_eq!(offered_in(&mut hub, 100 * MS), [0, 0]);
     assert_eq!(hub.engine.links_due(hub.now), []);
     assert_eq!(hub.engine.links_due(hub.now + 60 * MS), [FAR]);
-    // Another one is to carry what this one owes.
+    // There is no other hop that could carry what this one owes.
     let (mut terminal, _hub) = pair();
     let now = terminal.now;
     hear(&mut terminal, HopId(0));
@@ -241,7 +241,7 @@ fn a_hop_of_which_the_peer_hears_nothing_is_in_doubt_though_it_carries_copies_al
     for word in hub.offers() {
         hub.carry(word, &mut terminal);
     }
-    // The answer to the word does not count.
+    // The acknowledgement of that message does not count.
     terminal.pass(terminal.now + 20 * MS);
     terminal.offers();
     for session in [102, 202] {
@@ -251,8 +251,8 @@ fn a_hop_of_which_the_peer_hears_nothing_is_in_doubt_though_it_carries_copies_al
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
 }
 
-/// A terminal that has sent a bundle by the near hop, and has heard by the far one that the
-/// hub has heard nothing there for 150 ms; the bundle's transfer.
+/// A terminal that has sent a bundle by the near hop, and was told by the far one that
+/// the hub has heard nothing there for 150 ms. Returns also the bundle's transfer.
 fn said_to_be_unheard() -> (Node, Node, u64) {
     let (mut terminal, mut hub, sent) = sent_by_near_and_heard();
     say_missing(&mut hub, &mut terminal, 150);
@@ -261,8 +261,9 @@ fn said_to_be_unheard() -> (Node, Node, u64) {
     (terminal, hub, sent)
 }
 
-/// A terminal that has sent a bundle by the near hop, and its hub: they have heard each other
-/// by both hops, and tell each other by the far one what they miss. The bundle's transfer.
+/// A terminal that has sent a bundle by the near hop, and its hub: they have heard each
+/// other by both hops, and report silence of a hop by the far one. Returns also the
+/// bundle's transfer.
 fn sent_by_near_and_heard() -> (Node, Node, u64) {
     let (mut terminal, mut hub) = two_paths(&[(CONTROL, PathUse::Pinned, &["hop1"])]);
     for node in [&mut terminal, &mut hub] {
@@ -276,7 +277,7 @@ fn sent_by_near_and_heard() -> (Node, Node, u64) {
     (terminal, hub, sent[0].1.key)
 }
 
-/// The hub says by the far hop that nothing has come by the near one for so long.
+/// The hub reports by the far hop that nothing has come by the near one for `ms`.
 fn say_missing(hub: &mut Node, terminal: &mut Node, ms: u16) {
     let [high, low] = ms.to_be_bytes();
     let word = Bytes::from(vec![2, high, low]);
@@ -288,7 +289,7 @@ fn say_missing(hub: &mut Node, terminal: &mut Node, ms: u16) {
     }
 }
 
-/// By which hop something new goes once the hub was heard by beacons for so long.
+/// The hop of a new bundle after the hub's beacons were heard on both hops for this time.
 fn goes_behind_beacons(terminal: &mut Node, time: Duration) -> [usize; 2] {
     let end = terminal.now + time;
     while terminal.now < end {
@@ -308,7 +309,8 @@ fn goes_behind_beacons(terminal: &mut Node, time: Duration) -> [usize; 2] {
 #[test]
 fn a_neighbour_that_is_heard_and_says_that_it_hears_nothing_is_believed() {
     let (mut terminal, _hub, _) = said_to_be_unheard();
-    // Its beacons do not say so before they have told of its last one for a second.
+    // The hub's beacons would report silence only after a second of it, so they count only
+    // after that.
     assert_eq!(goes_behind_beacons(&mut terminal, 500 * MS), [0, 1]);
     assert_eq!(goes_behind_beacons(&mut terminal, 500 * MS), [1, 0]);
     assert_eq!(terminal.changes, []);
@@ -362,13 +364,13 @@ fn a_node_takes_its_word_back_when_it_hears_again() {
     hub.engine.misses(hub.now, NEAR, 150 * MS);
     assert_eq!(offered_in(&mut hub, 60 * MS), [0, 1]);
     hear(&mut hub, NEAR);
-    // The far hop's session of its class has the word in flight.
+    // The far hop's session of this class has the report in flight.
     assert_eq!(offered_in(&mut hub, 20 * MS), [1, 0]);
     hear(&mut hub, NEAR);
     assert_eq!(offered_in(&mut hub, 100 * MS), [0, 0]);
 }
 
-/// Carries what both have for each other by the far hop; what goes by the near one is lost.
+/// Carries bundles between both by the far hop; what goes by the near one is lost.
 fn exchange_by_far(one: &mut Node, other: &mut Node) {
     let by_far = |offered: Vec<Offered>| offered.into_iter().filter(|(of, _)| of.0 >= 200);
     loop {
@@ -478,7 +480,7 @@ fn a_word_of_a_silence_that_has_not_left_before_its_end_does_not_go() {
     let message = Message::new(10, ON_DEMAND_SERVICE, CONTROL, Bytes::from_static(&[0]));
     let sent = hub.engine.send_message(hub.now, message, SECOND);
     sent.expect("there is room");
-    // Its session takes nothing more.
+    // The far hop's session takes nothing more.
     assert_eq!(by_hop(&hub.offers()), [0, 1]);
     hub.engine.block(hub.now, NEAR, false);
     hub.engine.misses(hub.now, NEAR, 150 * MS);
@@ -487,9 +489,9 @@ fn a_word_of_a_silence_that_has_not_left_before_its_end_does_not_go() {
     assert_eq!(offered_in(&mut hub, 20 * MS), [0, 0]);
 }
 
-/// A long transfer by both hops from one node to the other; the far one is blocked at
-/// the antenna of the terminal 12 s behind its beginning, or only lets nothing come there.
-/// The longest gap then.
+/// A long transfer by both hops from one node to the other. 12 s after its start the far
+/// hop is blocked at the terminal's antenna, or only in the direction to the terminal.
+/// Returns the longest gap around that time.
 fn gap_of_transfer(from: usize, receiver_tells: bool, one_way: bool) -> Duration {
     let (mut terminal, hub) = two_paths(&[]);
     let mut config = two_hops(10, 1);
@@ -513,7 +515,7 @@ fn gap_of_transfer(from: usize, receiver_tells: bool, one_way: bool) -> Duration
     let mut flow = |lines: &mut Lines, time: Duration, tells: bool, unheard: Option<Instant>| {
         let mut beacon = unheard;
         lines.live(time, |nodes| {
-            // Its transport acknowledges each segment.
+            // The transport acknowledges each segment.
             for node in nodes.iter_mut() {
                 hear(node, NEAR);
             }
@@ -521,7 +523,7 @@ fn gap_of_transfer(from: usize, receiver_tells: bool, one_way: bool) -> Duration
             if let (Some(since), Some(at)) = (unheard, beacon)
                 && at <= now
             {
-                // It was sent by a node that has heard no beacon for a second.
+                // Its sender has then heard no beacon for a second.
                 let says_so = now >= since + SECOND + 265 * MS;
                 let sign = if says_so { Sign::Deaf } else { Sign::Beacon };
                 nodes[from].engine.heard(now, FAR, now, sign);
@@ -566,14 +568,15 @@ fn gap_of_transfer(from: usize, receiver_tells: bool, one_way: bool) -> Duration
     longest_gap(&readable, 11, 15)
 }
 
-/// A bundle of the far hop takes a quarter of a second on the near one.
+/// A bundle sized for the far hop takes a quarter of a second on the near one.
 #[test]
 fn what_a_terminal_sends_goes_on_long_before_a_round_trip_of_the_silent_hop() {
     let gap = gap_of_transfer(0, false, false);
     assert!(gap < 600 * MS, "{gap:?}");
 }
 
-/// Acknowledgements still come for half a round trip: the hub could not know as soon.
+/// Acknowledgements still arrive for half a round trip, so the hub alone cannot know
+/// earlier.
 #[test]
 fn what_a_hub_sends_goes_on_soon_after_the_terminal_misses_it() {
     let alone = gap_of_transfer(1, false, false);
@@ -583,7 +586,7 @@ fn what_a_hub_sends_goes_on_soon_after_the_terminal_misses_it() {
     assert!(told + 100 * MS < alone, "{told:?} and {alone:?}");
 }
 
-/// The terminal is heard all the time.
+/// The hub hears the terminal all the time.
 #[test]
 fn what_a_hub_sends_goes_on_where_only_the_direction_to_the_terminal_is_silent() {
     let told = gap_of_transfer(1, true, true);

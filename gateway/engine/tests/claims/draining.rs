@@ -1,5 +1,5 @@
-//! What is left of streams that have ended, and whose turn it is behind a
-//! backlog in custody.
+//! The last bytes of streams that have ended, and whose turn it is behind a backlog in
+//! custody.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::reading_on::{
     SECOND, Source, block, next_run, pair, pair_on, read_all, sources, write_on,
 };
 
-/// Takes bundles of the terminal one by one, as a slow link would, until a
-/// stream has finished at the hub; how many others went before.
+/// Takes the terminal's bundles one by one, as a slow link would, until a stream has
+/// finished at the hub; returns how many others went before.
 fn bundles_until_finished(terminal: &mut Node, hub: &mut Node, key: StreamKey) -> usize {
     for before in 0.. {
         if hub.has(|event| matches!(event, Event::PeerFinished(id) if *id == key.id)) {
@@ -45,7 +45,7 @@ fn new_exchange(terminal: &mut Node, bytes: usize) -> StreamKey {
     key
 }
 
-/// Twelve uploads are read on for 30 s without a link.
+/// Twelve uploads are read for 30 s without a link.
 fn behind_twelve_uploads() -> (Node, Node) {
     let (mut terminal, mut hub) = pair(|_| {});
     let mut uploads = sources(&mut terminal, 12);
@@ -95,7 +95,7 @@ fn a_new_exchange_goes_before_what_a_former_run_has_left() {
     block(&mut terminal, true);
     write_on(&mut terminal, &mut uploads, 30 * SECOND);
     let mut next = next_run(&terminal, &mut hub, disk);
-    // The hub is asked what it wants, and answers.
+    // The hub is asked for credit, and answers.
     for _ in 0..4 {
         for offered in next.offers().into_iter().filter(|(id, _)| id.0 == 200) {
             next.carry(offered, &mut hub);
@@ -121,7 +121,7 @@ fn a_new_exchange_takes_turns_with_bundles_that_go_again() {
         key: bulk,
         written: 0,
     };
-    // Eight bundles are in flight when the link goes.
+    // Eight bundles are in flight when the link is lost.
     let mut in_flight = Vec::new();
     for _ in 0..8 {
         source.write(&mut terminal, 8_000);
@@ -143,8 +143,8 @@ fn a_new_exchange_takes_turns_with_bundles_that_go_again() {
     assert!(new_at <= Some(1) && new_at.is_some(), "{sizes:?}");
 }
 
-/// A stream that both its applications have ended, with bytes left to leave
-/// the terminal: the hub's side has ended before the blockage.
+/// A stream that both applications have ended, with bytes that have not left the
+/// terminal: the hub's side had ended before the blockage.
 fn ended_in_a_blockage(terminal: &mut Node, hub: &mut Node) -> (StreamKey, usize) {
     let mut source = sources(terminal, 1).remove(0);
     source.write(terminal, 1_000);
@@ -170,7 +170,7 @@ fn the_rest_of_a_stream_that_has_ended_is_in_custody_at_once() {
     let (key, _) = ended_in_a_blockage(&mut terminal, &mut hub);
     let after = terminal.engine.custody(terminal.now).used_bytes;
     assert!(after >= before + 60_000, "{before} {after}");
-    // It counts until the hub has acknowledged the last of it.
+    // The stream counts until the hub has acknowledged its last byte.
     let state = |node: &Node| {
         let streams = node.engine.streams(usize::MAX).into_iter();
         let mut states = streams.map(|(.., info)| (info.id, info.state));
@@ -188,7 +188,7 @@ fn the_rest_of_a_stream_that_has_ended_is_in_custody_at_once() {
 fn no_blockage_is_too_long_for_a_stream_that_has_ended() {
     for durable in [true, false] {
         let (mut terminal, mut hub) = pair(|config| config.lifetime = 7200 * SECOND);
-        // The hub's custody is in memory.
+        // The hub's custody is in memory only.
         let (one, other) = match durable {
             true => (&mut terminal, &mut hub),
             false => (&mut hub, &mut terminal),

@@ -1,4 +1,4 @@
-//! A disk that outlives its node.
+//! A disk that survives its node.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,11 +9,10 @@ use underpass_bundle::{
     BundleId, DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent,
 };
 
-/// What a node has on its disk: records and payloads.
+/// The contents of a node's disk: records and payloads.
 pub type Kept = BTreeMap<BundleId, (Bytes, Vec<Bytes>)>;
 
-/// A store in memory that is taken for a durable one: what it keeps outlives
-/// the node.
+/// A store in memory that acts as a durable one: its contents survive the node.
 #[derive(Default)]
 pub struct Durable(pub MemoryStore, pub Arc<Mutex<Kept>>);
 

@@ -1,5 +1,5 @@
-//! What a node sends after a restart: bundles that earlier runs of it have left, and
-//! streams that begin.
+//! The order of bundles after a restart: those that earlier runs have left, and those of
+//! new streams.
 
 use std::slice;
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ use crate::durable::{Durable, Kept};
 use crate::reading_on::{self, SECOND};
 use crate::restarts::{offered_in, payloads};
 
-/// Bundles that the earlier run leaves, and what each carries.
+/// The number of bundles that the earlier run leaves, and the bytes of each.
 const LEFT: usize = 6;
 const LEFT_BYTES: usize = 100_000;
-/// More than either has with its header.
+/// More than any of these bundles with its header.
 const LONGEST_BYTES: u64 = LEFT_BYTES as u64 + 1_000;
-/// What a stream that begins has: more than a light one, and no more than it may send
+/// The bytes of a new stream: more than a light one has, and no more than it may send
 /// before the peer is heard.
 const BEGUN_BYTES: usize = 60_000;
 const WHILE: Duration = Duration::from_millis(300);
@@ -38,7 +38,7 @@ fn next_config() -> EngineConfig {
     next
 }
 
-/// The next run of a node that was killed with bundles under way, whose sessions are up.
+/// The next run of a node that was killed with bundles in transit; its sessions are up.
 fn next_run(disk: &Arc<Mutex<Kept>>) -> Node {
     let (mut before, mut peer) = reading_on::pair_on(disk, |config| {
         config.window_bytes = Some(8 << 20);
@@ -62,7 +62,7 @@ fn begin(node: &mut Node) -> StreamKey {
     key
 }
 
-/// Which run has sealed what is offered to a session, and its bytes.
+/// For each bundle offered to a session: the run that has sealed it, and its bytes.
 fn runs(offers: &[Offered], session: u64) -> Vec<(u64, u64)> {
     let offers = offers.iter().filter(|offered| offered.0.0 == session);
     let runs = offers.flat_map(|offered| {
@@ -72,7 +72,8 @@ fn runs(offers: &[Offered], session: u64) -> Vec<(u64, u64)> {
     runs.collect()
 }
 
-/// That one stream began after the restart, and goes second.
+/// Asserts that just one bundle is of a stream begun after the restart, and that it goes
+/// second.
 fn assert_second(runs: &[(u64, u64)]) {
     let runs: Vec<u64> = runs.iter().map(|(run, _)| *run).collect();
     let mut expected = vec![1; LEFT + 1];
@@ -130,7 +131,7 @@ fn in_its_turn_this_run_sends_again_before_it_begins_anything() {
     assert_eq!(run, 1);
     let (broken, opened, _) = next_of_bulk(&mut next);
     assert_eq!(opened, Some(first.id));
-    // The session has the next one already.
+    // The session already has the next bundle.
     let second = begin(&mut next);
     let outcome = Outcome::Broken { acknowledged: 0 };
     next.finish(broken.1.key, outcome);

@@ -1,5 +1,5 @@
-//! Flows of a class whose policy is *minfct*: each goes by the hop that completes
-//! it first.
+//! Flows of a class with the policy *minfct*: each flow goes by the hop that completes it
+//! first.
 
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,8 @@ fn configured(node: u64, neighbour: u64, estimate: Estimate) -> EngineConfig {
     config
 }
 
-/// 10 Mbit/s and 15 ms, and 40 Mbit/s and 265 ms: alone, flows of up to 417 kB
-/// are complete first by the near hop.
+/// 10 Mbit/s with 15 ms, and 40 Mbit/s with 265 ms: alone, flows of up to 417 kB complete
+/// first by the near hop.
 fn nodes(estimate: Estimate) -> (Node, Node) {
     pair_by_two(configured(10, 1, estimate), configured(1, 10, estimate))
 }
@@ -38,8 +38,7 @@ fn begin(node: &mut Node, key: StreamKey, size_bytes: u64, written: usize) {
     node.write(key, written);
 }
 
-/// By which hops a new flow goes, of which so much is there; the node sends
-/// nothing else.
+/// The hops of a new flow of this size; the node sends nothing else.
 fn way_of(node: &mut Node, size_bytes: u64) -> [usize; 2] {
     let key = node.open(1, BULK);
     begin(node, key, size_bytes, size_bytes.min(100_000) as usize);
@@ -112,12 +111,12 @@ fn a_request_goes_by_the_hop_of_least_delay() {
 fn flows_that_wait_send_those_that_follow_elsewhere() {
     let (mut terminal, _hub) = nodes(Estimate::OpenSession);
     let keys: Vec<_> = (0..8).map(|_| terminal.open(1, BULK)).collect();
-    // Nothing leaves meanwhile: the sessions take no more after the first bundle.
+    // Nothing leaves meanwhile: the sessions take nothing after the first bundle.
     for key in keys {
         begin(&mut terminal, key, 100_000, 100_000);
     }
     let flows = |hop: usize| terminal.engine.hops()[hop].traffic[2].flows;
-    // 0.08 s each by the near one, 0.265 and 0.02 s each by the far one.
+    // Each takes 0.08 s by the near hop, and 0.265 and 0.02 s by the far one.
     assert!((3..6).contains(&flows(0)), "{} {}", flows(0), flows(1));
     assert_eq!(flows(0) + flows(1), 8);
 }
@@ -125,7 +124,7 @@ fn flows_that_wait_send_those_that_follow_elsewhere() {
 #[test]
 fn a_flow_leaves_a_hop_to_those_that_would_wait_for_it_longer_than_it_would_gain() {
     let (mut terminal, _hub) = nodes(Estimate::OpenSession);
-    // Nothing leaves meanwhile but the first.
+    // Only the first flow leaves meanwhile.
     for _ in 0..4 {
         let key = terminal.open(1, BULK);
         begin(&mut terminal, key, 50_000, 50_000);
@@ -136,7 +135,7 @@ fn a_flow_leaves_a_hop_to_those_that_would_wait_for_it_longer_than_it_would_gain
     let [near, far] = &why.compared[..] else {
         panic!("{why:?}");
     };
-    // By the near hop in some 0.2 s, but three others are later by 40 ms each.
+    // The near hop takes about 0.2 s, but delays three other flows by 40 ms each.
     assert!(near.completes < far.completes, "{why:?}");
     let others = near.others_wait;
     assert!(others > 110 * MS && others < 140 * MS, "{others:?}");
@@ -148,21 +147,22 @@ fn a_flow_leaves_a_hop_to_those_that_are_likely_to_come() {
     let (mut terminal, _hub) = nodes(Estimate::OpenSession);
     let keys: Vec<_> = (0..20).map(|_| terminal.open(1, BULK)).collect();
     drain(&mut terminal, 50 * MS);
-    // Nothing is written, so each of them is alone.
+    // Nothing is written, so each flow is alone.
     let mut chosen = keys.into_iter().map(|key| {
         let told = terminal.engine.begin_flow(terminal.now, key, 300_000, true);
         let why = told.why.expect("it was asked");
         assert!(why.compared.iter().all(|path| path.others.bytes == 0));
         why.chosen
     });
-    // By the near hop in 0.255 s, by the far one in 0.325 s.
+    // 0.255 s by the near hop, 0.325 s by the far one.
     assert_eq!(chosen.next(), Some(Some(HopId(0))));
-    // Flows that load the near hop by 0.23 make those after one 0.07 s later.
+    // Flows that load the near hop by 0.23 delay those after each of them by 0.07 s.
     let near = chosen.take_while(|hop| *hop == Some(HopId(0))).count();
     assert!((7..12).contains(&near), "{near}");
 }
 
-/// Begins a flow, which goes by the near hop; what others had brought there, bit/s.
+/// Begins a flow, which goes by the near hop; returns the earlier flows' load there,
+/// bit/s.
 fn brought_before(node: &mut Node, key: StreamKey, size_bytes: u64) -> u64 {
     let told = node.engine.begin_flow(node.now, key, size_bytes, true);
     let why = told.why.expect("it was asked");
@@ -176,10 +176,10 @@ fn what_a_flow_brings_is_counted_once_however_often_its_rest_is_decided_anew() {
     let [one, other, last] = [(); 3].map(|()| terminal.open(1, BULK));
     assert_eq!(brought_before(&mut terminal, one, 20_000), 0);
     terminal.write(one, 5_000);
-    // In 10 s, and of each flow no more than the size of the one that begins.
+    // The load is over 10 s; each flow counts with at most the size of the new one.
     assert_eq!(brought_before(&mut terminal, one, 15_000), 12_000);
     assert_eq!(brought_before(&mut terminal, other, 20_000), 16_000);
-    // One that is larger than was said brings more.
+    // A flow that is larger than announced brings more.
     assert_eq!(brought_before(&mut terminal, one, 50_000), 32_000);
     assert_eq!(brought_before(&mut terminal, last, 50_000), 60_000);
 }
@@ -187,7 +187,7 @@ fn what_a_flow_brings_is_counted_once_however_often_its_rest_is_decided_anew() {
 #[test]
 fn a_hop_that_comes_again_is_not_loaded_by_flows_of_the_one_that_went() {
     let (mut terminal, _hub) = nodes(Estimate::OpenSession);
-    // In 10 s.
+    // The load is over 10 s.
     for expected in [0, 16_000] {
         let key = terminal.open(1, BULK);
         assert_eq!(brought_before(&mut terminal, key, 20_000), expected);
@@ -247,7 +247,7 @@ fn flows_leave_a_hop_before_a_blockage_that_is_known() {
     terminal.expect_blockage(FAR, 2_000, 30_000);
     let key = terminal.open(1, BULK);
     begin(&mut terminal, key, 5_000_000, 100_000);
-    // The session of the far hop takes no more, and more waits in its lane.
+    // The far hop's session takes no more, and more waits in its lane.
     assert_eq!(by_hop(&terminal.offers()), [0, 1]);
     terminal.write(key, 100_000);
     assert_eq!(by_hop(&terminal.offers()), [0, 0]);
@@ -274,7 +274,7 @@ fn a_stream_is_shown_with_the_path_of_its_flow_and_the_other_while_that_cannot_c
     terminal.engine.block(now, FAR, false);
     terminal.up(1, 210);
     assert_eq!(shown(&terminal), ["hop1"]);
-    // Whatever was chosen before: each bundle takes its own path now.
+    // Whatever was chosen before: each bundle now takes its own path.
     let bonded = terminal.engine.reconfigure(now, two_hops(10, 1));
     bonded.expect("it is valid");
     assert_eq!(shown(&terminal), ["hop0", "hop1"]);
@@ -292,7 +292,7 @@ fn another_policy_holds_for_flows_that_wait() {
         ..Policy::default()
     };
     config.policies.insert(BULK, pinned);
-    // The session of the far hop takes no more.
+    // The far hop's session takes no more.
     terminal.offers();
     terminal.write(key, 100_000);
     let now = terminal.now;
@@ -304,14 +304,14 @@ fn another_policy_holds_for_flows_that_wait() {
     assert!(near > 0 && far == 0, "{near} {far}");
 }
 
-/// What a hop of an engine has sent, bytes of bundles.
+/// The bytes of bundles that an engine has sent by a hop.
 fn sent_by(engine: &Engine, hop: HopId) -> u64 {
     let hops = engine.hops();
     let hop = hops.iter().find(|of| of.id == hop).expect("it is there");
     hop.traffic[usize::from(BULK.0)].sent_bytes
 }
 
-/// What arrives of a stream of the terminal for so long, bytes in order.
+/// The bytes of a stream of the terminal that arrive in order within this time.
 fn received(lines: &mut Lines, key: StreamKey, time: Duration) -> usize {
     let mut received = 0;
     lines.live(time, |[_, hub]| {
@@ -383,7 +383,7 @@ fn of_other_policies_it_is_said_which_paths_they_leave() {
     assert_eq!(why(Class(1)), (PathUse::Bonded, None, 2));
 }
 
-/// Both hops as lines whose rates nobody has told.
+/// Both hops as lines whose rates are not configured.
 fn untold() -> Lines {
     let configured = |node, neighbour| {
         let mut config = configured(node, neighbour, Estimate::OpenSession);
@@ -396,7 +396,7 @@ fn untold() -> Lines {
     both_lines(terminal, hub)
 }
 
-/// The terminal's hop is found to carry so much.
+/// The terminal's hop is measured to carry this rate.
 fn found(lines: &mut Lines, hop: HopId, bps: u64) {
     let link = MeasuredLink {
         rate_bps: Some(bps),
@@ -407,11 +407,11 @@ fn found(lines: &mut Lines, hop: HopId, bps: u64) {
     terminal.engine.measured(terminal.now, hop, link, 0);
 }
 
-/// A fade has passed, and what was found in it keeps flows away.
+/// A fade has passed, but the low rate measured in it keeps flows away.
 #[test]
 fn a_hop_whose_estimate_has_fallen_is_tried_again_by_a_few_small_flows() {
     let mut lines = untold();
-    // After so long, s; a second later it has left.
+    // The hop chosen after this time, s; the flow has left a second later.
     let chosen = |lines: &mut Lines, after_s: u64, size_bytes: u64| {
         lines.live(Duration::from_secs(after_s), |_| ());
         let [terminal, _] = &mut lines.nodes;
@@ -429,10 +429,10 @@ fn a_hop_whose_estimate_has_fallen_is_tried_again_by_a_few_small_flows() {
     found(&mut lines, NEAR, 300_000);
     assert_eq!(chosen(&mut lines, 0, small), Some(FAR));
     assert_eq!(chosen(&mut lines, 3, small), Some(FAR));
-    // 0.3 s by it if it carries no more.
+    // It takes 0.3 s by that hop if that hop carries no more.
     assert_eq!(chosen(&mut lines, 1, small), Some(NEAR));
     assert_eq!(chosen(&mut lines, 0, large), Some(FAR));
-    // That it carries no more makes the next trial later.
+    // The trial shows no more, so the next trial is later.
     assert_eq!(chosen(&mut lines, 2, small), Some(FAR));
     assert_eq!(chosen(&mut lines, 7, small), Some(FAR));
     assert_eq!(chosen(&mut lines, 2, small), Some(NEAR));
@@ -450,7 +450,7 @@ fn where_all_flows_are_large_a_hop_whose_estimate_has_fallen_takes_a_part_for_a_
     let key = terminal.open(1, BULK);
     let told = terminal.engine.begin_flow(terminal.now, key, 1 << 31, true);
     assert_eq!(told.why.and_then(|why| why.chosen), Some(FAR));
-    // What the near hop sends of it in so many seconds.
+    // The bytes of it that the near hop sends in so many seconds.
     let by_near = |lines: &mut Lines, time_s: u64| {
         let before = sent_by(&lines.nodes[0].engine, NEAR);
         lines.live(Duration::from_secs(time_s), |[sender, receiver]| {
@@ -460,10 +460,10 @@ fn where_all_flows_are_large_a_hop_whose_estimate_has_fallen_takes_a_part_for_a_
         sent_by(&lines.nodes[0].engine, NEAR) - before
     };
     assert_eq!(by_near(&mut lines, 4), 0);
-    // Two seconds of 300 kbit/s.
+    // Two seconds at 300 kbit/s.
     let tried = by_near(&mut lines, 5);
     assert!((20_000..150_000).contains(&tried), "{tried}");
-    // That it carries no more makes the next trial later.
+    // The trial shows no more, so the next trial is later.
     assert_eq!(by_near(&mut lines, 4), 0);
 }
 
@@ -475,7 +475,7 @@ fn classes_of_other_policies_have_no_flows() {
         .engine
         .begin_flow(terminal.now, key, 1 << 40, false);
     terminal.write(key, 1_000);
-    // Bonded: what is short goes by the near hop, whatever it is said to be.
+    // In bonded mode short bundles go by the near hop, whatever its measured rate.
     assert_eq!(by_hop(&drain(&mut terminal, 50 * MS)), [1, 0]);
     let flows: u64 = terminal
         .engine

@@ -1,5 +1,5 @@
-//! Exchanges whose client ends its direction and waits for the answer, over a link
-//! that is blocked meanwhile.
+//! Exchanges whose client ends its direction and waits for the answer, while the link is
+//! blocked.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn finish(node: &mut Node, key: StreamKey) {
     node.engine.finish(node.now, key).expect("it is open");
 }
 
-/// Whether a node has read so many bytes of a stream, and then its end.
+/// Whether a node has read `bytes` of a stream, and then its end.
 fn has_all(node: &mut Node, key: StreamKey, bytes: usize) -> bool {
     let mut read = 0;
     while let Some(data) = node.engine.read(node.now, key, usize::MAX) {
@@ -25,7 +25,7 @@ fn has_all(node: &mut Node, key: StreamKey, bytes: usize) -> bool {
 
 #[test]
 fn an_end_and_its_answer_wait_no_longer_than_the_blockage() {
-    // Its bytes are sealed into custody before, or with it.
+    // Its bytes are sealed into custody before the end, or with it.
     for sealed_apart in [true, false] {
         let (mut terminal, mut hub) = reading_on::pair(|_| {});
         block(&mut terminal, true);
@@ -48,7 +48,7 @@ fn an_end_and_its_answer_wait_no_longer_than_the_blockage() {
             "sealed apart: {sealed_apart}"
         );
 
-        // The answer begins and ends in the next blockage.
+        // The answer begins and ends within the next blockage.
         block(&mut terminal, true);
         block(&mut hub, true);
         hub.write(there, 500);

@@ -1,4 +1,4 @@
-//! Another process goes on for a node.
+//! Another process takes over a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ fn stores() -> Vec<Box<dyn Store>> {
     vec![Box::<MemoryStore>::default()]
 }
 
-/// The state of a node, as it travels.
+/// A node's state in its transfer format.
 fn written(node: &mut Node) -> Vec<u8> {
     node.engine.end_sessions(node.now);
     node.offers();
@@ -55,8 +55,8 @@ fn content(bytes: usize) -> Bytes {
     (0..bytes).map(|at| (at ^ (at >> 8)) as u8).collect()
 }
 
-/// A hub with a bit of everything: a stream that is read in part, one with a
-/// gap, one whose bytes wait, one that has ended, and custody.
+/// A hub with some of everything: a stream that is partly read, one with a gap, one with
+/// waiting bytes, one that has ended, and custody.
 fn busy() -> (Node, Node, Vec<StreamKey>) {
     let (mut terminal, mut hub) = pair();
     let keys: Vec<StreamKey> = (0..4).map(|_| terminal.open(1, BULK)).collect();
@@ -67,10 +67,10 @@ fn busy() -> (Node, Node, Vec<StreamKey>) {
             .unwrap();
     }
     live(&mut terminal, &mut hub, Duration::from_millis(50));
-    // At the hub the peer's run has the same name, and streams the same ids.
+    // At the hub, the peer's run has the same name and the streams have the same ids.
     let there = |key: StreamKey| StreamKey { peer: 10, ..key };
     hub.engine.read(hub.now, there(keys[0]), 300);
-    // The first of what the terminal has for the hub never arrives.
+    // The terminal's first bundle for the hub never arrives.
     let data = content(700);
     terminal.engine.write(terminal.now, keys[0], data).unwrap();
     let lost = terminal.offers().remove(0);
@@ -156,7 +156,8 @@ fn standbys_can_end_beforehand_and_streams_go_on_by_what_carries() {
     assert_eq!(hub.engine.sessions_of(hop), carrying);
     assert_eq!(hub.engine.end_standbys(hub.now, HopId(9)), 0, "no such hop");
     exchange(&mut terminal, &mut hub);
-    // Nobody can set sessions up with another process in a blockage: nobody waits for that.
+    // In a blockage no sessions can be set up with another process, so nothing waits for
+    // them.
     hub.up(0, 400);
     hub.engine.block(hub.now, hop, true);
     assert_eq!(hub.engine.carried_classes(hop), 0);
@@ -268,12 +269,12 @@ fn bytes_that_are_no_state_are_refused() {
         assert!(taken_over(&hub, &config, &bytes[..at]).is_err());
         let mut wrong = bytes.clone();
         wrong[at] ^= 1 << (at % 8);
-        // Whatever it says then.
+        // The result does not matter: it must not panic.
         let _ = taken_over(&hub, &config, &wrong);
     }
 }
 
-/// An earlier version of this program has written it.
+/// The state was written by an earlier version of this program.
 #[test]
 fn a_state_of_the_first_version_is_still_read() {
     let text = std::fs::read_to_string(VECTOR).expect("the vector");

@@ -1,5 +1,5 @@
-//! Two nodes over lines of a rate and a delay each, in virtual time: what one
-//! offers takes its time on the line, and arrives.
+//! Two nodes over lines with a rate and a delay each, in virtual time: each offer takes
+//! its time on the line, and arrives.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use crate::bench::Node;
 
 /// How often applications read and write.
 const STEP: Duration = Duration::from_millis(2);
-/// A session takes the next bundle once it has so little left to send.
+/// A session takes the next bundle once it has no more than this left to send.
 const NEXT_AT_BYTES: u64 = 16 << 10;
 
-/// One of the lines between both; its sessions are those of the numbers from
-/// 100 × its place + 100.
+/// One of the lines between both nodes; its sessions have numbers from 100 × its index +
+/// 100 on.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     pub rate_bps: u64,
@@ -29,26 +29,26 @@ impl Line {
     }
 }
 
-/// What happens at a node at its time.
+/// An event at a node.
 enum Happening {
     Arrives(SessionId, Bytes, u64),
     Acknowledged(SessionId, u64),
     Ready(SessionId),
 }
 
-/// Both nodes, and what is on the lines.
+/// Both nodes, and the bundles on the lines.
 pub struct Lines {
     pub nodes: [Node; 2],
     lines: Vec<Line>,
-    /// When each line is free again, from each node.
+    /// When each line is free again, by sending node.
     free: Vec<[Instant; 2]>,
     coming: BTreeMap<(Instant, u64), (usize, Happening)>,
     next: u64,
     /// A line, and the node at whose antenna it is blocked.
     blocked: Option<(usize, usize)>,
-    /// A line, and the node to which nothing comes by it.
+    /// A line, and the node that it no longer carries anything to.
     deaf: Option<(usize, usize)>,
-    /// Nodes are told when their transports hear acknowledgements.
+    /// Whether nodes are told of acknowledgements that their transports hear.
     pub tells_signs: bool,
 }
 
@@ -72,12 +72,12 @@ impl Lines {
         }
     }
 
-    /// Blocks a line at the antenna of a node: what has passed that goes on.
+    /// Blocks a line at a node's antenna: bundles that have passed it go on.
     pub fn block(&mut self, line: usize, node: usize) {
         self.blocked = Some((line, node));
     }
 
-    /// Lets nothing come by a line to a node any more; what that sends goes on.
+    /// Stops a line in the direction to a node; the other direction goes on.
     pub fn deafen(&mut self, line: usize, node: usize) {
         self.deaf = Some((line, node));
     }
@@ -86,7 +86,7 @@ impl Lines {
         self.nodes[0].now
     }
 
-    /// Lets time pass; `each` is called often, for what applications do.
+    /// Lets time pass; `each` is called often, for the actions of applications.
     pub fn live(&mut self, time: Duration, mut each: impl FnMut(&mut [Node; 2])) {
         let end = self.now() + time;
         let mut step = self.now();
@@ -109,7 +109,7 @@ impl Lines {
         }
     }
 
-    /// Puts on the lines what is offered.
+    /// Puts the offered bundles on the lines.
     fn send(&mut self) {
         for from in 0..2 {
             for (session, transfer) in self.nodes[from].offers() {

@@ -1,4 +1,4 @@
-//! What a node does while a link is blocked, and when it is back.
+//! The behaviour of a node while a link is blocked, and when it is back.
 
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,8 @@ fn a_bundle_that_arrives_is_a_sign_that_the_link_is_there() {
     assert_eq!(blocked(&terminal), None);
 }
 
-/// Another hop could carry, so a round trip and 200 ms would be enough.
+/// Another hop could carry the bundle, so a silence of a round trip and 200 ms would be
+/// enough for a blockage.
 #[test]
 fn a_peer_that_acknowledges_what_was_sent_since_it_was_deaf_hears() {
     let deaf = |node: &mut Node| node.engine.heard(node.now, HOP, node.now, Sign::Deaf);
@@ -145,7 +146,7 @@ fn connections_are_held_for_the_configured_time_of_a_blockage_and_no_longer() {
     assert!(terminal.has(reset(young.id)));
 }
 
-/// Bulk in flight at the entry, urgent and bulk bytes taken in since.
+/// Bulk in flight at the entry; urgent and bulk bytes that came in since.
 #[test]
 fn after_a_blockage_the_higher_class_goes_first_and_then_the_older_bundle() {
     let (mut terminal, _) = pair();
@@ -154,7 +155,7 @@ fn after_a_blockage_the_higher_class_goes_first_and_then_the_older_bundle() {
     assert_eq!(in_flight.len(), 1);
     let now = terminal.now;
     terminal.engine.block(now, HOP, true);
-    // The session is given up, and its class's standby set up, meanwhile.
+    // Meanwhile the session is given up, and its class's standby is set up.
     for (session, transfer) in in_flight {
         let broken = Outcome::Broken { acknowledged: 0 };
         terminal.finish(transfer.key, broken);
@@ -191,7 +192,7 @@ fn a_neighbour_that_only_sends_is_heard_and_not_reached() {
         Node::new(now, config(1, &[10])),
     );
     sensor.session(0, 100, None, MRU);
-    // It says that it is ready, which it never does.
+    // The test calls the session ready, which such a session never does itself.
     node.session_with(0, 100, None, only_receives);
     node.send(1, URGENT, 500);
     node.pass(node.now + Duration::from_secs(1));
@@ -203,7 +204,7 @@ fn a_neighbour_that_only_sends_is_heard_and_not_reached() {
     };
     assert!(session.receives_only && !session.carrying);
 
-    // What it sends is taken.
+    // The bundles that it sends are accepted.
     sensor.send(10, URGENT, 500);
     for offered in sensor.offers() {
         sensor.carry(offered, &mut node);
@@ -213,7 +214,7 @@ fn a_neighbour_that_only_sends_is_heard_and_not_reached() {
     assert_eq!(node.engine.last_heard(HOP), Some(node.now));
     assert!(node.offers().is_empty());
 
-    // What waits goes by a session that can carry it, and by that alone.
+    // Waiting bundles go only by a session that can carry them.
     node.session(0, 200, None, MRU);
     assert!(node.engine.hops().remove(0).up);
     node.pass(node.now + Duration::from_secs(1));
@@ -221,7 +222,7 @@ fn a_neighbour_that_only_sends_is_heard_and_not_reached() {
     assert!(!offers.is_empty());
     assert!(offers.iter().all(|(id, _)| *id == SessionId(200)));
 
-    // The one comes and goes, and the other stays.
+    // One session comes and goes, and the other stays.
     node.engine.session_down(node.now, SessionId(100));
     assert!(node.engine.hops().remove(0).up);
     node.session_with(0, 300, None, only_receives);
@@ -243,7 +244,7 @@ fn sessions_that_only_receive_end_no_other() {
     }
     assert!(!node.aborted.is_empty());
     assert!(!node.aborted.contains(&SessionId(100)));
-    // Those that are ended go at last.
+    // The sessions that were ended go down at last.
     for id in 101..130 {
         node.engine.session_down(node.now, SessionId(id));
     }
@@ -260,7 +261,7 @@ fn a_long_bundle_without_room_is_refused_only_to_one_that_hears_of_it() {
     hub.session(0, 100, None, MRU);
     hub.session_with(0, 200, None, only_receives);
     hub.session(1, 300, None, MRU);
-    // As over UDP, where both send.
+    // As over UDP, where both ends send.
     hub.session_with(0, 400, None, |info| info.hears_refusals = false);
     sensor.session(0, 100, None, MRU);
     sensor.send(1, URGENT, 500);

@@ -1,4 +1,4 @@
-//! What an engine promises, one claim at a time.
+//! The promises of an engine, one claim at a time.
 
 mod bench;
 mod bounded;

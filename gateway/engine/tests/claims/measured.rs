@@ -1,4 +1,4 @@
-//! What a link was measured to carry is what is sent.
+//! A node sends at the rate that its link was measured to carry.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -83,7 +83,7 @@ fn a_first_flight_leaves_at_once_and_little_behind_it_until_it_is_answered() {
     terminal.write(key, 1_000_000);
     let at_once = terminal.bytes_in(Duration::from_millis(250));
     assert!((85_000..120_000).contains(&at_once), "{at_once}");
-    // The same again is no second one.
+    // The same measurement again does not count as a second one.
     terminal.engine.measured(terminal.now, HOP, unknown, 0);
     let then = terminal.bytes_in(Duration::from_secs(1));
     assert!((30_000..60_000).contains(&then), "{then}");
@@ -93,7 +93,7 @@ fn a_first_flight_leaves_at_once_and_little_behind_it_until_it_is_answered() {
         .measured(now, HOP, measured(Some(2_000_000)), 0);
     let answered = terminal.bytes_in(Duration::from_secs(1));
     assert!((220_000..300_000).contains(&answered), "{answered}");
-    // A rate that is told bounds what is sent by itself.
+    // A configured rate bounds what is sent without any measurement.
     terminal.engine.measured(terminal.now, HOP, unknown, 0);
     terminal.engine.set_rate(terminal.now, HOP, Some(1_000_000));
     let told = terminal.bytes_in(Duration::from_secs(2));
@@ -118,7 +118,7 @@ fn each_first_flight_leaves_at_once() {
     }
 }
 
-/// A little less of a round trip makes it a little shorter.
+/// A slightly shorter round trip makes the flight slightly shorter.
 #[test]
 fn a_first_flight_of_another_length_is_no_second_one() {
     let (mut terminal, _hub) = pair();
@@ -140,7 +140,7 @@ fn a_first_flight_of_another_length_is_no_second_one() {
     assert!((30_000..60_000).contains(&then), "{then}");
 }
 
-/// Nobody has told what the near hop carries, and its first flight is not answered yet.
+/// The near hop's rate is not configured, and its first flight is not acknowledged yet.
 #[test]
 fn what_waits_behind_the_first_flight_of_a_near_hop_goes_by_the_far_one() {
     let untold = |mut config: EngineConfig| {
@@ -180,7 +180,7 @@ fn a_beam_sends_to_all_no_more_than_it_was_measured_to_carry() {
     assert_eq!(rates(&hub), (Some(1_000_000), Some(8_000_000)));
     let bytes = hub.bytes_in(Duration::from_secs(4));
     assert!((400_000..560_000).contains(&bytes), "{bytes}");
-    // Half a second of it was too much.
+    // The bundles exceed the rate by half a second.
     hub.engine.drain_beam(hub.now, 62_500);
     assert_eq!(hub.bytes_in(Duration::from_millis(400)), 0);
     hub.engine.measured_beam(hub.now, Some(20_000_000));
@@ -248,7 +248,7 @@ fn what_bulk_has_sent_too_fast_holds_up_no_class_above() {
     assert!(terminal.bytes_in(Duration::from_secs(1)) > 90_000);
 }
 
-/// The rates of a node's sessions, as they are told where so much is to drain.
+/// The rates that a node's sessions are told while this many bytes are to drain.
 fn paced(node: &mut Node, drain_bytes: u64) -> BTreeMap<u64, Option<u64>> {
     let link = measured(Some(1_000_000));
     node.offers();

@@ -1,5 +1,5 @@
-//! Hops whose bytes are paid for: which classes go by them, and what becomes of
-//! these when the budget is spent.
+//! Hops whose bytes cost money: which classes use them, and what happens when the budget
+//! is spent.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const USES: [PathUse; 4] = [
     PathUse::MinFct,
 ];
 
-/// A terminal whose near hop is metered from now on, and a hub, both hops up; bulk
+/// A terminal whose near hop is metered from now on, and a hub, with both hops up; bulk
 /// has this policy.
 fn metered(
     budget_bytes: Option<u64>,
@@ -100,8 +100,8 @@ fn above_the_budget_the_other_hop_carries_on() {
                 sent[usize::from(session.0 >= 200)] += transfer.len();
             }
         }
-        // The last bundle that fits is sent whole, and one of signalling may be
-        // under way beside it.
+        // The last bundle that fits is sent whole, and a bundle of signalling may be in
+        // flight beside it.
         assert!(sent[0] < 300_000 + 2 * 75_000, "{uses:?}: {sent:?}");
         assert!(sent[1] > 1_000_000, "{uses:?}: {sent:?}");
         assert!(meter(&terminal).exhausted, "{uses:?}");
@@ -232,7 +232,8 @@ fn a_class_that_an_operator_keeps_on_a_hop_returns_there_with_the_next_budget() 
     terminal.engine.restore_spent(now, NEAR, spent);
     assert_eq!(by(&terminal), "hop1");
     assert_eq!(terminal.engine.kept_on(BULK, 1), Some(NEAR));
-    // Before this run an operator has kept it there, and the budget is spent still.
+    // An operator has kept the class there before this run, and the budget is still
+    // spent.
     assert_eq!(terminal.engine.keep_class(now, BULK, NEAR), Ok(()));
     terminal.pass(now + Duration::from_secs(60));
     assert_eq!(by(&terminal), "hop1");
@@ -248,7 +249,7 @@ fn copies_that_wait_do_not_go_by_a_hop_whose_budget_is_spent_meanwhile() {
     let key = terminal.send(1, BULK, 5_000);
     let first = drain_far(&mut terminal);
     assert_eq!(by_hop(&first)[0], 1, "the near hop takes one, and no more");
-    // The far hop takes this one, and the near one is to have its copy.
+    // The far hop takes this bundle, and its copy is to go by the near one.
     terminal.write(key, 5_000);
     assert_eq!(by_hop(&drain_far(&mut terminal))[0], 0);
     assert!(terminal.engine.footprint()["copies"] > 0);
@@ -275,7 +276,7 @@ fn what_goes_beside_bundles_is_paid_for_too() {
         (meter.spent.spent_bytes, meter.exhausted)
     };
     let before = spent(&terminal).0;
-    // Datagrams have headers of 28 bytes.
+    // Each datagram has 28 bytes of headers.
     terminal.engine.spend_beside(now, NEAR, 1_000, (10, 42));
     assert_eq!(spent(&terminal), (before + 1_700, false));
     terminal.engine.spend_beside(now, FAR, 1_000, (10, 42));
@@ -286,7 +287,7 @@ fn what_goes_beside_bundles_is_paid_for_too() {
     assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [0, 1]);
 }
 
-/// What is offered for a while; only the far hop's sessions take more than one bundle.
+/// The offers of some time; only the far hop's sessions take more than one bundle.
 fn drain_far(node: &mut Node) -> Vec<Offered> {
     let mut all = Vec::new();
     for _ in 0..40 {
@@ -301,7 +302,7 @@ fn drain_far(node: &mut Node) -> Vec<Offered> {
     all
 }
 
-/// What has come of links that may rest, after another look at both.
+/// Changes of which links may rest, after another look at both.
 fn look_for_rest(node: &mut Node) -> Vec<(HopId, bool)> {
     for hop in [NEAR, FAR] {
         node.engine.let_rest(node.now, hop);
@@ -324,7 +325,7 @@ fn a_metered_hop_may_rest_once_nothing_moves_on_it_until_the_next_bundle() {
     terminal.send(1, BULK, 5_000);
     assert_eq!(by_hop(&terminal.offers()), [1, 0]);
     assert_eq!(std::mem::take(&mut terminal.rests), [(NEAR, false)]);
-    // It is in flight for as long as nobody acknowledges it.
+    // It is in flight until it is acknowledged.
     terminal.pass(start + 40_000 * MS);
     terminal.engine.let_rest(terminal.now, NEAR);
     terminal.offers();
@@ -343,20 +344,20 @@ fn a_link_that_rests_is_woken_by_a_planned_blockage_which_may_be_wrong() {
     terminal.offers();
     assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Plan)]);
     assert_eq!(std::mem::take(&mut terminal.rests), [(NEAR, false)]);
-    // Nor does it rest while that lasts.
+    // The link does not rest while that lasts.
     terminal.pass(start + 59_999 * MS);
     terminal.engine.let_rest(terminal.now, NEAR);
     terminal.offers();
     assert!(terminal.rests.is_empty());
 }
 
-/// How long it takes to find that nothing is heard any more, from a bundle on that an idle
-/// hop is given.
+/// How long it takes to find that nothing is heard any more, from the first bundle on
+/// that an idle hop gets.
 fn missed_after(rests: bool) -> Duration {
     let (uses, when) = (PathUse::Failover, MeteredUse::Freely);
     let (mut terminal, _hub) = metered(None, &[], uses, when);
     for heard in 0..400 {
-        // One that rests is heard for the last time 20 s before.
+        // A resting link is last heard 20 s before.
         if heard < 200 || !rests {
             let now = terminal.now;
             terminal.engine.heard(now, NEAR, now, Sign::Resting);
@@ -375,7 +376,7 @@ fn missed_after(rests: bool) -> Duration {
     until_missed(&mut terminal)
 }
 
-/// Gives the near hop a bundle, and lets time pass until that is missed; how long that takes.
+/// Gives the near hop a bundle, and lets time pass until it is missed; returns that time.
 fn until_missed(terminal: &mut Node) -> Duration {
     let given = terminal.now;
     terminal.send(1, BULK, 5_000);

@@ -1,4 +1,4 @@
-//! A class that moves between paths as one: by rule, by an operator's word, and
+//! A class that moves between paths as one: by rule, by an operator's command, or away
 //! from a path that dies.
 
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::paths::{
     FAR, MS, NEAR, both_lines, by_hop, drain, longest_gap, transfer, two_hops, two_paths,
 };
 
-/// What each hop of the terminal has sent, bytes of bundles.
+/// The bytes of bundles that each hop of the terminal has sent.
 fn sent_by(lines: &Lines) -> [u64; 2] {
     let hops = lines.nodes[0].engine.hops();
     [0, 1].map(|hop| hops[hop].traffic.iter().map(|of| of.sent_bytes).sum())
 }
 
-/// Both hops, with a class that moves from the near one to the far one.
+/// Both hops as lines, with a class that moves from the near hop to the far one.
 fn moving() -> Lines {
     let (terminal, hub) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
     both_lines(terminal, hub)
@@ -38,7 +38,7 @@ fn a_class_that_fills_its_path_moves_by_rule_and_stays_where_there_is_room() {
         panic!("one class moves");
     };
     assert_eq!((tunnel.path.as_str(), tunnel.held), ("hop1", false));
-    // Nothing new comes for the difference of the delays, and no longer.
+    // No new bytes arrive for the difference of the delays, and no longer.
     let gap = longest_gap(&readable, 4, 40);
     assert!(gap < 330 * MS, "{gap:?}");
 }
@@ -94,7 +94,7 @@ fn what_an_operator_kept_before_a_restart_is_kept_before_any_session_is_up() {
         engine.keep_class(now, BULK, HopId(7)),
         Err(MigrateError::Path)
     );
-    // The path cannot carry anything now, and that is no obstacle.
+    // The path cannot carry anything now; the command is accepted all the same.
     engine.block(now, FAR, true);
     assert_eq!(engine.keep_class(now, BULK, FAR), Ok(()));
     assert_eq!(engine.kept_on(BULK, 1), Some(FAR));
@@ -128,7 +128,7 @@ fn a_class_leaves_a_path_that_dies_at_once_and_one_that_flaps_once() {
     }
     let reasons: Vec<_> = terminal.migrations.iter().map(|one| one.reason).collect();
     assert_eq!(reasons, [MoveReason::Down]);
-    // What stays for long is gone back to.
+    // A path that stays up for long is used again.
     terminal.pass(terminal.now + Duration::from_secs(15));
     terminal.write(key, 5_000);
     assert_eq!(
@@ -146,7 +146,7 @@ fn a_class_leaves_a_path_that_dies_at_once_and_one_that_flaps_once() {
 fn a_class_goes_back_to_a_path_that_has_lost_much_when_that_is_long_ago() {
     let mut lines = moving();
     transfer(&mut lines, Duration::from_secs(1));
-    // Nothing is sent there afterwards, so nothing else is learned of it.
+    // Nothing is sent there afterwards, so nothing new is learned about it.
     let learned = lines.now();
     let lossy = MeasuredLink {
         loss: 0.15,
@@ -214,7 +214,7 @@ fn a_class_of_steady_demand_goes_back_to_a_path_of_which_nothing_shows_that_it_i
     carries(&mut lines, 1_000_000);
     steady(&mut lines, key, 90);
     assert_eq!(reasons(&lines), [MoveReason::Delay]);
-    // It is tried, and left soon.
+    // The path is tried, and soon left.
     let mut looks = 0;
     while reasons(&lines).len() < 2 && looks < 60 {
         steady(&mut lines, key, 5);
@@ -223,7 +223,7 @@ fn a_class_of_steady_demand_goes_back_to_a_path_of_which_nothing_shows_that_it_i
     assert_eq!(reasons(&lines)[1..], [MoveReason::Back]);
     steady(&mut lines, key, 40);
     assert_eq!(reasons(&lines)[2..], [MoveReason::Delay]);
-    // Then it carries more: what is sent shows it.
+    // Then the path carries more, as the bytes sent show.
     while reasons(&lines).len() < 4 && looks < 180 {
         steady(&mut lines, key, 5);
         looks += 1;

@@ -1,5 +1,5 @@
 //! A path that is up only while it is needed: two nodes, a terrestrial line that is
-//! always there and a satellite that has sessions only while it is brought up.
+//! always up, and a satellite link that has sessions only after it is brought up.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn on_demand(dials: bool) -> OnDemand {
 /// A terminal, 10, whose far path is up on demand, and its hub, 1.
 struct World {
     lines: Lines,
-    /// When the sessions of the far path are up, once it is brought up.
+    /// When the far path's sessions will be up, once it is brought up.
     connects_at: Option<std::time::Instant>,
     next_session: u64,
     changes: Vec<(Duration, PathChange)>,
@@ -70,8 +70,8 @@ impl World {
         }
     }
 
-    /// Lets time pass; the far path has sessions three round trips after it is
-    /// brought up, and none once it is released.
+    /// Lets time pass; the far path has sessions three round trips after it is brought
+    /// up, and none once it is released.
     fn live(&mut self, time: Duration, mut each: impl FnMut(&mut [Node; 2])) {
         let end = self.lines.now() + time;
         while self.lines.now() < end {
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// A transfer of so many bytes from a node; the time until all of it was read.
+    /// Transfers this many bytes from a node; returns the time until all were read.
     fn transfer(
         &mut self,
         from: usize,
@@ -161,7 +161,7 @@ fn what_is_small_goes_by_the_other_path_and_brings_nothing_up() {
         world.live(SECOND, |_| ());
     }
     assert_eq!(world.changes, []);
-    // At rest nobody looks at it.
+    // While it is at rest nobody looks at it.
     world.live(10 * SECOND, |_| ());
     let engine = &world.lines.nodes[0].engine;
     assert_eq!(engine.footprint()["paths on demand by time"], 0);
@@ -171,7 +171,7 @@ fn what_is_small_goes_by_the_other_path_and_brings_nothing_up() {
 fn a_long_upload_brings_it_up_and_its_end_releases_it() {
     let mut world = World::new(&[]);
     let took = world.transfer(0, BULK, 100_000_000, 90 * SECOND);
-    // 5 s until it is asked for, 1.6 s until it is there, then 50 Mbit/s.
+    // 5 s until it is requested, 1.6 s until it is up, then 50 Mbit/s.
     let took = took.expect("it arrives");
     assert!(took > 19 * SECOND && took < 26 * SECOND, "{took:?}");
     assert_eq!(world.needs(), [Need::Backlog]);
@@ -198,7 +198,7 @@ fn what_the_hub_has_to_send_brings_it_up_by_the_hubs_word() {
     let [_, (down, PathChange::Release(Released::Idle))] = world.changes[..] else {
         panic!("{:?}", world.changes);
     };
-    // The hub takes its word back: it is up no longer than for an upload.
+    // The hub withdraws its request: the path is up no longer than for an upload.
     assert!(
         down > took + 9 * SECOND && down < took + 16 * SECOND,
         "{down:?} {took:?}"
@@ -221,7 +221,7 @@ fn a_size_that_is_told_brings_it_up_before_there_is_a_backlog() {
     assert_eq!(world.needs(), [Need::Backlog]);
 }
 
-/// Until that is answered, little is sent by the other path, whatever it carries.
+/// Until that is acknowledged, little is sent by the other path, whatever its rate.
 #[test]
 fn what_begins_behind_the_other_paths_first_flight_does_not_bring_it_up() {
     let mut world = World::new(&[]);
@@ -249,7 +249,7 @@ fn a_class_that_is_pinned_to_it_brings_it_up_and_arrives() {
     let took = took.expect("it arrives");
     assert!(took > 1_500 * MS && took < 2_600 * MS, "{took:?}");
     assert_eq!(world.needs(), [Need::Pinned]);
-    // And the hub's by the hub's word.
+    // And the hub's data, at the hub's request.
     world.live(60 * SECOND, |_| ());
     let took = world.transfer(1, BULK, 5_000, 30 * SECOND);
     assert!(took.is_some_and(|took| took < 3 * SECOND), "{took:?}");
@@ -323,8 +323,7 @@ fn ask(peer: u64, payload: &'static [u8]) -> Message {
     Message::new(peer, ON_DEMAND_SERVICE, Class::SIGNALLING, payload.into())
 }
 
-/// What another node says is of its own paths only; and what is no such message is
-/// none.
+/// A node's message is about its own paths only; anything else is ignored.
 #[test]
 fn only_the_neighbour_may_ask_and_only_for_a_path_to_itself() {
     let say = |payload: &'static [u8], who: usize| {
@@ -349,9 +348,9 @@ fn only_the_neighbour_may_ask_and_only_for_a_path_to_itself() {
     ] {
         assert_eq!(say(other, 1), [], "{other:?}");
     }
-    // The hub dials nothing, so nobody can have it dial.
+    // The hub does not dial, so nobody can make it dial.
     assert_eq!(say(b"\x01satellite", 0), []);
-    // A node behind the hub speaks for itself alone.
+    // A node behind the hub speaks only for itself.
     let mut world = World::new(&[]);
     world.live(100 * MS, |_| ());
     let mut behind = config(7, &[1]);

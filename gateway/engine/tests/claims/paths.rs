@@ -1,5 +1,5 @@
-//! Several hops to one neighbour: which takes what, and what becomes of what one
-//! had that is blocked.
+//! Several hops to one neighbour: which bundles each takes, and what happens to those of
+//! a blocked hop.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::bench::{
 };
 use crate::lines::{Line, Lines};
 
-/// Terrestrial, and by satellite.
+/// The terrestrial hop, and the satellite hop.
 pub const NEAR: HopId = HopId(0);
 pub const FAR: HopId = HopId(1);
 pub const MS: Duration = Duration::from_millis(1);
@@ -49,7 +49,7 @@ pub fn two_paths(policies: &[(Class, PathUse, &[&str])]) -> (Node, Node) {
     pair_by_two(with(two_hops(10, 1)), with(two_hops(1, 10)))
 }
 
-/// How many of these are of sessions of each hop.
+/// The number of these offers on each hop.
 pub fn by_hop(offers: &[Offered]) -> [usize; 2] {
     let far = offers.iter().filter(|(session, _)| session.0 >= 200);
     let far = far.count();
@@ -62,7 +62,7 @@ fn hear(node: &mut Node) {
     }
 }
 
-/// Takes what is offered for a while, as a link would that only sends.
+/// Takes offers for some time, as a link that only sends.
 pub fn drain(node: &mut Node, time: Duration) -> Vec<Offered> {
     let (end, mut all) = (node.now + time, Vec::new());
     while node.now < end {
@@ -107,12 +107,12 @@ fn a_far_hop_takes_what_lies_behind_all_that_the_near_one_delivers_until_then() 
     let (sent, waiting): (Vec<_>, Vec<_>) = stored.iter().partition(|one| one.in_transmission);
     let far = sent.iter().map(|one| one.id).max().expect("two were sent");
     assert!(waiting.iter().all(|one| one.id < far), "{waiting:?}");
-    // A bundle of 75 kB, and 250 ms at 10 Mbit/s, in such bundles.
+    // One bundle of 75 kB, and 250 ms at 10 Mbit/s in such bundles.
     let ahead: u64 = waiting.iter().map(|one| one.bytes).sum();
     assert!((300_000..550_000).contains(&ahead), "{ahead}");
 }
 
-/// Nothing was told of either, so the same round trip was assumed of both.
+/// Neither hop's round trip is known, so the same one was assumed for both.
 #[test]
 fn enough_waits_for_a_far_hop_that_was_only_measured_to_be_far() {
     let untold = |mut config: EngineConfig| {
@@ -161,7 +161,7 @@ fn signalling_goes_by_the_hop_of_least_delay_and_by_another_when_that_is_blocked
         of_control.collect::<Vec<_>>()
     };
     assert_eq!(by_hop(&signal(&mut hub)), [1, 0]);
-    // What was offered and never acknowledged goes by the other.
+    // Bundles that were offered and never acknowledged go by the other hop.
     hub.engine.block(hub.now, NEAR, true);
     assert_eq!(by_hop(&signal(&mut hub)), [0, 1]);
 }
@@ -187,7 +187,7 @@ fn silence_tells_sooner_where_another_hop_can_carry_what_is_in_flight() {
     let (mut terminal, _) = two_paths(&[]);
     hear(&mut terminal);
     let heard = terminal.now;
-    // Nothing in flight: the silence of an idle link is not that telling.
+    // Nothing is in flight: silence of an idle link says less.
     terminal.pass(heard + 300 * MS);
     assert_eq!(terminal.changes, []);
     hear(&mut terminal);
@@ -199,7 +199,7 @@ fn silence_tells_sooner_where_another_hop_can_carry_what_is_in_flight() {
     terminal.pass(sent + 231 * MS);
     assert_eq!(by_hop(&terminal.offers()), [0, 1]);
     assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
-    // There is no third hop, so the last one is given all its time.
+    // There is no third hop, so the last one gets all its time.
     terminal.pass(sent + Duration::from_millis(530) + SILENCE - MS);
     assert_eq!(terminal.changes.len(), 1);
 }
@@ -261,7 +261,7 @@ fn failover_takes_the_first_that_is_there_and_another_order_at_once() {
     assert_eq!(by_hop(&drain(&mut terminal, 60 * MS)), [1, 0]);
     assert_eq!(sent(&mut terminal), [1, 0]);
     terminal.engine.block(terminal.now, FAR, false);
-    // That of before had something in flight.
+    // The session before it had something in flight.
     terminal.session(1, 302, Some(BULK), MRU);
     assert_eq!(sent(&mut terminal), [0, 1]);
     let mut config = two_hops(10, 1);
@@ -307,7 +307,7 @@ fn copies_that_their_hop_does_not_take_hold_little_memory() {
             terminal.write(key, 160_000);
         }
         for (session, transfer) in terminal.offers() {
-            // The far hop's sessions take one bundle each, and no more.
+            // The far hop's sessions take only one bundle each.
             if session.0 < 200 {
                 by_near += transfer.len();
                 largest = largest.max(transfer.len());
@@ -334,7 +334,7 @@ fn a_session_belongs_to_the_hop_of_its_listener() {
     assert_eq!(hub.engine.hop_of(11, "lte"), None);
 }
 
-/// Both hops as lines, as they are configured.
+/// Both hops as lines with their configured rates.
 pub fn both_lines(terminal: Node, hub: Node) -> Lines {
     let line = |rate_bps, delay_ms| Line {
         rate_bps,
@@ -344,8 +344,8 @@ pub fn both_lines(terminal: Node, hub: Node) -> Lines {
     Lines::new([terminal, hub], &lines)
 }
 
-/// A long transfer to the hub from now on: since its beginning, when new bytes
-/// could be read.
+/// A long transfer to the hub, from now on; returns when new bytes could be read, since
+/// its start.
 pub fn transfer(lines: &mut Lines, time: Duration) -> Vec<Duration> {
     let key = lines.nodes[0].open(1, BULK);
     let begin = lines.now();
@@ -359,7 +359,7 @@ pub fn transfer(lines: &mut Lines, time: Duration) -> Vec<Duration> {
     readable
 }
 
-/// The longest time without new bytes that ends within a span.
+/// The longest time without new bytes that ends within this span.
 pub fn longest_gap(readable: &[Duration], begin_s: u64, end_s: u64) -> Duration {
     let span = Duration::from_secs(begin_s)..Duration::from_secs(end_s);
     let gaps = readable.windows(2).filter(|pair| span.contains(&pair[1]));
@@ -435,10 +435,10 @@ fn by_a_path_that_only_receives_nothing_is_sent_and_the_other_direction_goes_the
     let after = [sent(&lines, 0), sent(&lines, 1)];
     assert!(after[0][0] > before[0][0] + 4_000_000, "{after:?}");
     assert_eq!(after[0][1], before[0][1]);
-    // Custody signals and credit go back by the other one.
+    // Custody signals and credit go back by the other hop.
     assert_eq!(after[1][0], before[1][0]);
     assert!(after[1][1] > before[1][1], "{after:?}");
-    // Its own path is down: what waits stays, and goes by no other.
+    // Its pinned path is down: bundles wait, and use no other path.
     lines.nodes[0].engine.block(lines.now(), NEAR, true);
     transfer(&mut lines, Duration::from_secs(2));
     assert_eq!(sent(&lines, 0)[1], before[0][1]);
