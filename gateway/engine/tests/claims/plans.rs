@@ -1,5 +1,4 @@
-//! Links that follow plans: a beam with two terminals, all of them busy, in
-//! virtual time.
+//! Links that follow plans: a beam with two terminals, all of them busy, in virtual time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ const MS: Duration = Duration::from_millis(1);
 /// A terminal's one hop.
 const HOP: HopId = HopId(0);
 
-/// Up to when, in s from noon, how much, in kbit/s, and why.
+/// The end of a segment in s from noon, its rate in kbit/s, and its state.
 type Part = (u64, u64, State);
 
 /// A plan from noon on, with the lines of terminals 10 and 11.
@@ -60,14 +59,14 @@ fn plan_of(
     Arc::new(Plan::decode(document.to_string().as_bytes()).unwrap())
 }
 
-/// A hub and its terminals on a line without delay, at noon.
+/// A hub and its terminals on a line without delay; the time starts at noon.
 struct Beam {
     noon: Instant,
     hub: Node,
     terminals: Vec<Node>,
-    /// What keeps the hub busy for each terminal, and each terminal.
+    /// The streams that keep the hub busy for each terminal, and each terminal busy.
     busy: Vec<Option<StreamKey>>,
-    /// Bytes of bundles since they were last asked for, by terminal.
+    /// Bytes of bundles since the last look, by terminal.
     forward: Vec<u64>,
     back: Vec<u64>,
 }
@@ -77,7 +76,7 @@ impl Beam {
         let node = |number: u64, neighbours: &[u64], link: Direction| {
             let mut config = config(number, neighbours);
             config.window_bytes = Some(64 << 20);
-            // What an application that ends has left soon gone.
+            // So the bytes of an application that has ended are soon gone.
             config.send_buffer_bytes = Some(100_000);
             for hop in &mut config.hops {
                 let terminal = number.max(hop.neighbour);
@@ -180,7 +179,7 @@ impl Beam {
         }
     }
 
-    /// What passes each terminal's link until then, in kbit/s: forward, back.
+    /// The rates of each terminal's link until then, in kbit/s: forward, return.
     fn rates(&mut self, until: Duration) -> [u64; 4] {
         let begun = self.hub.now;
         (self.forward, self.back) = (vec![0; 2], vec![0; 2]);
@@ -208,7 +207,7 @@ impl Beam {
     }
 }
 
-/// Bundles are a little less than what they cost on the hop.
+/// The bytes of bundles are a little fewer than what they cost on the hop.
 #[track_caller]
 fn assert_near(rate: u64, expected: u64, all: &[u64]) {
     let (least, most) = (expected * 92 / 100, expected * 102 / 100 + 30);
@@ -217,7 +216,7 @@ fn assert_near(rate: u64, expected: u64, all: &[u64]) {
 
 use State::{Blocked, Borrowing, Fair, Lending, Repaid};
 
-/// The first borrows, is blocked, and is then as before.
+/// The first terminal borrows, is blocked, and then has its former rate again.
 const BORROWER: [Part; 3] = [(10, 6_000, Borrowing), (15, 0, Blocked), (20, 4_000, Fair)];
 const LENDER: [Part; 3] = [(10, 2_000, Lending), (15, 8_000, Repaid), (20, 4_000, Fair)];
 
@@ -230,7 +229,7 @@ fn terminals_of_a_busy_beam_have_what_the_plan_gives_each() {
     beam.assert_rates(10, [6_000, 2_000]);
     beam.assert_rates(15, [0, 8_000]);
     beam.assert_rates(20, [4_000, 4_000]);
-    // Behind its end the configured weights count.
+    // After the plan's end the configured weights apply.
     beam.assert_rates(25, [4_000, 4_000]);
 }
 
@@ -272,7 +271,7 @@ fn capacity_changes_at_its_steps() {
     beam.assert_rates(5, [2_000, 6_000]);
     beam.assert_rates(10, [1_000, 3_000]);
     beam.pass(20_000 * MS);
-    // No configuration says what the beam carries: what was known last does.
+    // The beam's capacity is not configured: the last known one applies.
     beam.assert_rates(25, [2_000, 2_000]);
 }
 
@@ -358,11 +357,11 @@ fn heard_in_its_blockage_a_link_goes_on_at_what_is_guaranteed() {
     beam.hub.engine.heard(now, HOP, now, Sign::Session);
     let rates = beam.rates(14_900 * MS);
     assert_near(rates[2], 1_000, &rates);
-    // At the hub it competes with what is guaranteed.
+    // At the hub it competes with guaranteed traffic.
     assert_near(rates[0], CAPACITY / KBIT / 9, &rates);
     let contradicted = |change: &&LinkChange| matches!(change, LinkChange::PlanContradicted(_));
     assert_eq!(beam.hub.changes.iter().filter(contradicted).count(), 1);
-    // A later plan that tells of the same blockage is no news.
+    // A later plan with the same blockage changes nothing.
     let later: [Part; 3] = [(10, 6_000, Borrowing), (16, 0, Blocked), (20, 4_000, Fair)];
     beam.follow_forward(plan(Direction::Forward, 2, &[&later, &LENDER]));
     beam.pass(15_500 * MS);
@@ -411,7 +410,7 @@ fn a_clock_that_is_set_right_moves_the_plan_and_breaks_nothing() {
     beam.busy_back(0);
     beam.follow_return(&plan(Direction::Return, 1, &[&BORROWER, &LENDER]));
     beam.assert_back(5, [6_000, 0]);
-    // In the midst of its blockage by the new time, and just heard.
+    // By the new time it is in the middle of its blockage, and was just heard.
     beam.set_utc(NOON + 12_000);
     beam.assert_back(7, [1_000, 0]);
     beam.set_utc(NOON + 1_000);
@@ -419,8 +418,8 @@ fn a_clock_that_is_set_right_moves_the_plan_and_breaks_nothing() {
     for node in &mut beam.terminals {
         node.engine.set_utc(node.now, None);
     }
-    // Without the time there is no plan, but what it guarantees is known. What
-    // left before is paid for first.
+    // Without the time no plan is in force, but its guaranteed rate is known. Bytes that
+    // left before are paid for first.
     beam.pass(9_500 * MS);
     beam.assert_back(11, [1_000, 0]);
     beam.set_utc(NOON + 19_000);
@@ -456,7 +455,7 @@ fn plans_of_other_links_beams_and_terminals_are_refused() {
         other.follow_return(now, HOP, forward),
         Err(Refused::Link(Direction::Forward))
     );
-    // When the one that was followed is over, the beam may be another one.
+    // When the plan that was followed is over, the node may follow one of another beam.
     beam.pass(20_000 * MS);
     beam.follow_forward(west);
 }

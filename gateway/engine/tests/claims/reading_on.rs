@@ -1,4 +1,4 @@
-//! What is read on into custody while nothing can be sent.
+//! Bytes that are read into custody while nothing can be sent.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use crate::durable::{Durable, Kept};
 const HOP: HopId = HopId(0);
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// A byte of a stream, by its place.
+/// A byte of a stream, which depends on its place.
 fn byte_at(place: usize) -> u8 {
     (place % 251) as u8
 }
 
-/// A stream's source that always has more, and what it has given.
+/// An unlimited source of a stream, and the count of bytes that it has given.
 pub struct Source {
     pub key: StreamKey,
     pub written: usize,
@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-/// Lets a node live on for so long while its sources write.
+/// Runs a node for this time while its sources write.
 pub fn write_on(node: &mut Node, sources: &mut [Source], time: Duration) {
     let end = node.now + time;
     while node.now < end {
@@ -154,7 +154,7 @@ fn streams_share_what_the_store_has_room_for() {
     assert!(most < Some(1_000_000), "{most:?}");
 }
 
-/// Reads all that a node has of a stream; the bytes must be those written.
+/// Reads all that a node has of a stream; the bytes must match those written.
 pub fn read_all(node: &mut Node, key: StreamKey, read: &mut usize) {
     while let Some(bytes) = node.engine.read(node.now, key, usize::MAX) {
         assert!(bytes.iter().zip(*read..).all(|(b, at)| *b == byte_at(at)));
@@ -202,7 +202,7 @@ fn when_the_link_is_back_all_arrives_in_order_within_credit_and_then_the_end() {
     let ended = sources[0].key.id;
     assert!(hub.has(|event| matches!(event, Event::PeerFinished(id) if *id == ended)));
 
-    // And the streams go on as before.
+    // And the streams then continue as before.
     let before = sources[1].written;
     sources[1].write(&mut terminal, 50_000);
     live(&mut terminal, &mut hub, SECOND);
@@ -220,7 +220,7 @@ fn when_the_link_is_back_all_arrives_in_order_within_credit_and_then_the_end() {
 fn what_was_read_on_arrives_though_its_reader_owes_credit() {
     let (mut terminal, mut hub) = pair(|config| config.window_bytes = Some(0));
     let mut sources = sources(&mut terminal, 1);
-    // Less than half a floor that is consumed is not told.
+    // Consumption of less than half a floor is not reported.
     sources[0].write(&mut terminal, 30_000);
     live(&mut terminal, &mut hub, SECOND);
     let key = StreamKey {
@@ -301,8 +301,8 @@ fn bytes_of_a_source_that_died_in_the_blockage_still_arrive_before_its_reset() {
     assert!(terminal.destinations().is_empty());
 }
 
-/// A terminal that read on for a minute, with one stream to a hub, is killed;
-/// its next run and the hub, the stream there, and what was written.
+/// A terminal that read for a minute without a link, with one stream to a hub, is killed;
+/// returns its next run and the hub, the stream there, and the bytes written.
 fn killed_while_blocked() -> (Node, Node, StreamKey, usize) {
     let disk = Arc::default();
     let (mut terminal, mut hub) = pair_on(&disk, |_| {});
@@ -319,11 +319,11 @@ fn killed_while_blocked() -> (Node, Node, StreamKey, usize) {
     (next, hub, key, sources[0].written)
 }
 
-/// The terminal of a pair is killed; its next run, with sessions to the hub.
+/// The terminal of a pair is killed; returns its next run, with sessions to the hub.
 pub fn next_run(terminal: &Node, hub: &mut Node, disk: Arc<Mutex<Kept>>) -> Node {
     let mut config = small(10, 1);
     config.incarnation = 2;
-    // No two runs name bundles alike.
+    // No two runs give bundles the same names.
     config.agent.run_nonce += 1 << 30;
     let store = Box::new(Durable(MemoryStore::default(), disk));
     let mut next = Node::with_store(terminal.now, config, store);
@@ -350,7 +350,7 @@ fn what_was_read_on_arrives_after_a_restart_though_its_reader_is_slow() {
         let unread = streams.map(|(.., info)| info.unread_bytes).max();
         assert!(unread <= Some(256 << 10), "within the window");
     }
-    // What was in the send buffer died with the process.
+    // Bytes in the send buffer were lost with the process.
     assert!(read >= written - (64 << 10), "{read} of {written}");
     assert!(hub.has(|event| matches!(
         event,

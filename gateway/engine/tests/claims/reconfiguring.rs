@@ -1,4 +1,4 @@
-//! Hops come and go while streams run.
+//! Hops are added and removed while streams run.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use underpass_streams::{Announcement, Event, ResetCode};
 
 use crate::bench::{BULK, Node, config, exchange, live, pair, route};
 
-/// A hub with terminals 10 and 11, whose sessions are 100 and 200 onwards.
+/// A hub with terminals 10 and 11; their sessions are numbered from 100 and from 200.
 fn three() -> (Node, Node, Node) {
     let now = Instant::now();
     let hub = Node::new(now, config(1, &[10, 11]));
@@ -78,7 +78,7 @@ fn a_removed_neighbour_loses_sessions_streams_and_custody_and_no_other_does() {
     for key in [kept, lost] {
         hub.write(key, 5_000);
     }
-    // Something is in flight to each when the second is removed.
+    // Bundles are in flight to both when the second terminal is removed.
     let offered = hub.offers();
     assert_eq!(hub.destinations().len(), 2);
 
@@ -101,7 +101,7 @@ fn a_removed_neighbour_loses_sessions_streams_and_custody_and_no_other_does() {
     let aborted: Vec<u64> = hub.aborted.iter().map(|id| id.0).collect();
     assert_eq!(aborted, [200, 201, 202]);
 
-    // What its sessions still tell is of no account.
+    // Late events of its sessions are ignored.
     for (session, transfer) in offered {
         match session.0 {
             200.. => hub.finish(transfer.key, Outcome::Acknowledged),
@@ -137,7 +137,7 @@ fn a_neighbour_that_comes_back_has_new_streams() {
     assert_ne!(after, before);
     hub.write(after, 1_000);
     live(&mut hub, &mut two, Duration::from_millis(500));
-    // The old one is over there too, and the new one carries.
+    // The old stream has ended there too, and the new one works.
     assert!(two.has(|event| matches!(event, Event::Stopped { id, .. } if *id == before.id)));
     assert!(two.has(|event| matches!(event, Event::Readable(id) if *id == after.id)));
 }

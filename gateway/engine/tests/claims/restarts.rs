@@ -1,4 +1,4 @@
-//! What a client notices whose stream begins while the peer is down.
+//! What a client notices if its stream begins while the peer is down.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn meet_next_run(node: &mut Node) {
     }
 }
 
-/// Takes what is offered for so long, and acknowledges none of it.
+/// Takes the offers of this time, and acknowledges none.
 pub fn offered_in(node: &mut Node, time: Duration) -> Vec<Offered> {
     let (end, mut all) = (node.now + time, Vec::new());
     while node.now < end {
@@ -41,7 +41,7 @@ pub fn offered_in(node: &mut Node, time: Duration) -> Vec<Offered> {
     all
 }
 
-/// The headers and frames of the streams' payloads that are offered.
+/// The headers and frames of the stream payloads in these offers.
 pub fn payloads(offers: &[Offered]) -> Vec<(Header, Vec<Frame>)> {
     let config = bundle::Config::new(0, 1);
     let decode = |(_, transfer): &Offered| {
@@ -53,7 +53,7 @@ pub fn payloads(offers: &[Offered]) -> Vec<(Header, Vec<Frame>)> {
     offers.iter().filter_map(decode).collect()
 }
 
-/// A node seals and sends much for the present run of its peer, which is heard.
+/// A node seals and sends many bytes for the present run of its peer, which is heard.
 fn leave_much_for(peer: &mut Node, node: &mut Node) {
     let key = node.send(1, BULK, 1000);
     live(node, peer, SECOND);
@@ -62,9 +62,9 @@ fn leave_much_for(peer: &mut Node, node: &mut Node) {
     assert!(!payloads(&sent).is_empty());
 }
 
-/// What a node offers to the next run of its peer: nothing that is for the one before,
-/// and the news that nothing else comes, which waits for what was sealed earlier. The
-/// rest is no longer kept.
+/// Checks what a node offers to the next run of its peer: nothing for the run before, and
+/// the message that nothing else will come, which waits for what was sealed earlier. The
+/// node no longer keeps the rest.
 fn assert_is_for_the_next_run(node: &mut Node) {
     let payloads = payloads(&offered_in(node, Duration::from_millis(200)));
     let former = payloads.iter().filter(|(header, _)| header.receiver == 1);
@@ -133,7 +133,7 @@ fn a_client_whose_request_never_left_is_told_as_soon_as_the_next_run_is_there() 
     assert!(!offered_in(&mut terminal, Duration::from_millis(50)).is_empty());
     block(&mut terminal, true);
     let begun = terminal.open(1, BULK);
-    // More than is copied to begin anew with.
+    // More bytes than are copied to begin anew with.
     terminal.write(begun, 40_000);
     terminal.pass(terminal.now + SECOND);
     terminal.write(begun, 40_000);
@@ -151,7 +151,7 @@ fn a_client_whose_request_never_left_is_told_as_soon_as_the_next_run_is_there() 
         }
     };
     assert!(terminal.has(reset(begun.id)));
-    // What the run before may have answered is still awaited.
+    // An answer of the former run is still possible.
     assert!(!terminal.has(reset(heard.id)));
 }
 
@@ -260,7 +260,7 @@ fn a_stream_that_begins_while_the_hub_is_down_goes_on_with_its_next_run() {
     assert_eq!(next.engine.read(next.now, there, 2000).unwrap().len(), 1000);
     assert!(next.has(|event| matches!(event, Event::PeerFinished(id) if *id == begun.id)));
 
-    // The application goes on by the name that it knows.
+    // The application continues with the stream's key that it knows.
     next.write(there, 500);
     next.engine.finish(next.now, there).unwrap();
     live(&mut terminal, &mut next, Duration::from_secs(1));
@@ -269,10 +269,10 @@ fn a_stream_that_begins_while_the_hub_is_down_goes_on_with_its_next_run() {
     assert!(terminal.has(|event| matches!(event, Event::Closed(id) if *id == begun.id)));
 }
 
-/// A request leaves into sessions of which nobody knows yet that the peer has lost
-/// them. Its next run comes up, and says by when the one before was over: `says` is
-/// given the times before and after the request. How often the next run is asked for
-/// the stream, how many bytes of it come, and whether the client is told of a reset.
+/// A request leaves on sessions that the peer has lost, which nobody knows yet. The
+/// peer's next run comes up, and reports by when its former run was over: `says` gets the
+/// times before and after the request. Returns how often the next run is asked to open
+/// the stream, how many bytes of it arrive, and whether the client is told of a reset.
 fn ask_the_dead(says: fn(Instant, Instant) -> Option<Instant>) -> (usize, usize, bool) {
     let (mut terminal, hub) = pair();
     terminal.pass(terminal.now + SECOND);
@@ -317,7 +317,7 @@ fn a_request_that_left_into_dead_sessions_goes_on_with_the_next_run() {
     const TICK: Duration = Duration::from_millis(1);
     let answered = ask_the_dead(|before, _| Some(before - TICK));
     assert_eq!(answered, (1, 1000, false));
-    // It may have come through, and must not be made twice.
+    // It may have arrived, and must not be repeated.
     assert_eq!(ask_the_dead(|_, after| Some(after)), (0, 0, true));
     assert_eq!(ask_the_dead(|_, _| None), (0, 0, true));
 }
@@ -332,7 +332,7 @@ fn what_begins_without_a_session_is_not_sealed_for_a_run_that_may_be_over() {
     terminal.pass(terminal.now + 20 * SECOND);
     let bundles = terminal.engine.custody(terminal.now).bundles;
     assert_eq!(bundles, before);
-    // But it is read on in time.
+    // But it is read in time.
     terminal.pass(terminal.now + 15 * SECOND);
     let bundles = terminal.engine.custody(terminal.now).bundles;
     assert_eq!(bundles, before + 1);

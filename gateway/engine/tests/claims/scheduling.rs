@@ -1,4 +1,4 @@
-//! When what leaves.
+//! Which bundles leave, and when.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ fn a_higher_class_waits_for_one_bundle_of_bulk_at_most() {
     let (mut terminal, _hub) = pair();
     terminal.engine.set_rate(terminal.now, HOP, Some(1_000_000));
     terminal.send(1, BULK, 60_000);
-    // Until what was saved up in silence is used.
+    // Until the credit that was saved up in silence is used.
     while let Some((session, _)) = terminal.offers().first() {
         assert_eq!(*session, BULK_SESSION);
         terminal.ready(BULK_SESSION);
@@ -92,7 +92,7 @@ fn what_is_unsent_counts_once_and_only_after_a_much_lower_rate() {
     assert!(bytes_after(3_500_000, 1 << 20) > 350_000);
     // At this rate they take 1.6 s.
     assert_eq!(bytes_after(1_000_000, 200_000), 0);
-    // The debt has 0.6 s left, and grows no more.
+    // The debt has 0.6 s left, and does not grow.
     let bytes = bytes_after(1_000_000, 1 << 20);
     assert!((35_000..75_000).contains(&bytes), "{bytes}");
 }
@@ -123,7 +123,7 @@ fn a_blocked_hop_sends_nothing_and_resumes_at_once() {
     terminal.pass(terminal.now + Duration::from_secs(30));
     hub.pass(terminal.now);
     assert!(terminal.offers().is_empty());
-    // Sealed as late as possible: nothing is stored yet.
+    // Bundles are sealed as late as possible: nothing is stored yet.
     assert!(terminal.destinations().is_empty());
     terminal.engine.block(terminal.now, HOP, false);
     assert_eq!(terminal.offers().len(), 1);
@@ -233,8 +233,8 @@ fn windows_rise_with_a_rate_above_the_ceiling_and_buffers_follow_the_present_one
     terminal.engine.set_rate(terminal.now, HOP, Some(1_000_000));
     terminal.engine.set_rate(terminal.now, HOP, Some(2_000_000));
     assert_eq!(terminal.engine.send_capacity(key), least);
-    // 100 ms of line time; at 400 Mbit/s no more than a stream may keep. The window
-    // that was given for that stays.
+    // 100 ms of line time; at 400 Mbit/s no more than the limit of a stream. A window
+    // that was granted for a larger one stays.
     let buffers = [(400_000_000, 4 << 20), (64_000, 64 << 10)];
     for (rate_bps, buffer) in [buffers[0], buffers[1], buffers[0]] {
         terminal.engine.set_rate(terminal.now, HOP, Some(rate_bps));
@@ -246,7 +246,7 @@ fn windows_rise_with_a_rate_above_the_ceiling_and_buffers_follow_the_present_one
 
 #[test]
 fn a_terminal_that_comes_by_ipv6_is_scheduled_with_its_headers() {
-    // Headers count, so the same bytes take longer with larger ones.
+    // Headers count, so the same bytes take longer with larger headers.
     let time = |remote: &str| {
         let mut config = config(1, &[10]);
         config.hops[0].send_rate_bps = Some(200_000);
@@ -254,7 +254,7 @@ fn a_terminal_that_comes_by_ipv6_is_scheduled_with_its_headers() {
         let remote = remote.parse().expect("an address");
         hub.session_with(0, 102, Some(BULK), |info| info.remote = remote);
         let key = hub.open(10, BULK);
-        // Until its peer has greeted, a stream has a floor of credit.
+        // Until its peer has greeted it, a stream has a floor of credit only.
         hub.write(key, 60_000);
         let start = hub.now;
         while hub.engine.stream_totals(&hub.engine.peers())[2]
@@ -277,7 +277,7 @@ fn what_begins_is_not_held_up_by_what_bulk_has_in_flight() {
     terminal.send(1, BULK, 200_000);
     let in_flight = terminal.offers();
     assert_eq!(in_flight[0].0, BULK_SESSION);
-    // Its session could take another one, but a segment of it may be lost.
+    // Its session could take another bundle, but a segment of it may be lost.
     terminal.ready(BULK_SESSION);
     let small = terminal.send(1, BULK, 900);
     terminal.pass(terminal.now + Duration::from_millis(5));

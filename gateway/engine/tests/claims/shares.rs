@@ -1,4 +1,4 @@
-//! A neighbour that is away takes its share of the store, and slows itself.
+//! A neighbour that is away uses up its own share of the store, and slows only itself.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,10 @@ use crate::bench::{BULK, Node, Offered, config};
 const AWAY: u64 = 10;
 const THERE: u64 = 11;
 const STORE_BYTES: u64 = 400_000;
-/// Half of the store is guaranteed, to two neighbours.
+/// Half of the store is guaranteed to two neighbours.
 const SHARE_BYTES: u64 = STORE_BYTES / 4;
 
-/// Writes all that is taken; the link takes all that is offered, and nobody
-/// signals custody.
+/// Writes as much as is accepted; the link takes all offers, and nobody signals custody.
 fn fill(hub: &mut Node, streams: &[StreamKey]) -> (usize, Vec<Offered>) {
     let (mut written, mut offered) = (0, Vec::new());
     loop {
@@ -61,7 +60,7 @@ fn what_waits_for_a_neighbour_that_is_away_stops_no_other() {
 
     let of_away: Vec<StreamKey> = (0..20).map(|_| hub.open(AWAY, BULK)).collect();
     let (_, mut offered) = fill(&mut hub, &of_away);
-    // Its share, and as much of the rest as it leaves.
+    // Its own share, and half of the rest.
     let most = SHARE_BYTES * 2;
     assert!(used(&hub, AWAY) <= most && used(&hub, AWAY) > most / 4 * 3);
     assert!(
@@ -76,7 +75,7 @@ fn what_waits_for_a_neighbour_that_is_away_stops_no_other() {
     assert!(used(&hub, THERE) > SHARE_BYTES, "{written}");
     assert!(hub.engine.custody(hub.now).used_bytes <= STORE_BYTES);
 
-    // One goes on as its custody is taken; the other stays as it is.
+    // One stream goes on once its bundles' custody is taken; the other stays as it is.
     hub.events.clear();
     deliver(&mut there, 200, &mut hub, &offered);
     let written_to = |hub: &mut Node, number| {
@@ -88,13 +87,13 @@ fn what_waits_for_a_neighbour_that_is_away_stops_no_other() {
     assert!(written_to(&mut hub, THERE));
     assert!(!written_to(&mut hub, AWAY));
 
-    // And then the other, from where it was.
+    // Then the other stream goes on from where it was.
     deliver(&mut away, 100, &mut hub, &offered);
     assert!(written_to(&mut hub, AWAY));
 }
 
-/// What was offered to a terminal, whose sessions have numbers from `base` on,
-/// arrives there, and its signals at the hub.
+/// A terminal, whose session numbers start at `base`, receives what it was offered, and
+/// the hub receives its signals.
 fn deliver(terminal: &mut Node, base: u64, hub: &mut Node, offered: &[Offered]) {
     let is_its = |session: &SessionId| (base..base + 100).contains(&session.0);
     for (session, transfer) in offered.iter().filter(|(session, _)| is_its(session)) {

@@ -1,4 +1,4 @@
-//! A hop that is heard and takes nothing, beside one that carries on.
+//! A hop that is heard but takes nothing, beside another one that works.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use underpass_engine::{Message, ON_DEMAND_SERVICE, PathUse, Policy, Sign};
 use crate::bench::{BULK, MRU, Node, URGENT, pair_by_two};
 use crate::paths::{FAR, MS, NEAR, by_hop, two_hops};
 
-/// What the near hop's sessions were given and kept, and what the far one's were given.
+/// What the near hop's sessions were given and did not finish, and what the far hop's
+/// were given.
 #[derive(Debug, Default)]
 struct Seen {
     near: usize,
     far: usize,
-    /// The transfers that the near ones kept.
+    /// The transfers that the near hop's sessions did not finish.
     kept: Vec<u64>,
 }
 
@@ -25,8 +26,8 @@ fn nodes(bulk: Policy) -> (Node, Node) {
     pair_by_two(config, two_hops(1, 10))
 }
 
-/// Has the terminal send for so long. Beacons come by both hops, and bundles by the far one
-/// alone, if it takes any.
+/// The terminal sends for this time. Beacons are heard on both hops; bundles pass only on
+/// the far one, if it takes any.
 fn send(terminal: &mut Node, hub: &mut Node, time: Duration, far_takes: bool) -> Seen {
     let (end, mut seen) = (terminal.now + time, Seen::default());
     let bulk = terminal.open(1, BULK);
@@ -69,7 +70,7 @@ fn what_stands_still_goes_by_the_hop_that_moves_and_that_one_goes_first() {
         !aborted.is_empty() && aborted.iter().all(|id| id.0 < 200),
         "{aborted:?}"
     );
-    // Its next sessions are not used for a while, and then they are.
+    // Its next sessions are not used for a while; then they are.
     for class in [URGENT, BULK] {
         terminal.session(0, 300 + u64::from(class.0), Some(class), MRU);
     }
@@ -99,7 +100,7 @@ fn copies_of_what_stands_still_go_by_the_other_hop_long_before_its_session_ends(
 #[test]
 fn copies_of_what_stands_still_go_on_waiting_when_a_doubt_ends() {
     let (mut terminal, mut hub) = nodes(Policy::default());
-    // The far hop's session of the class has a bundle that it does not end.
+    // The far hop's session of this class has a bundle that it does not finish.
     let bulk = terminal.open(1, BULK);
     terminal.engine.block(terminal.now, NEAR, true);
     terminal.write(bulk, 5_000);
@@ -111,7 +112,7 @@ fn copies_of_what_stands_still_go_on_waiting_when_a_doubt_ends() {
     terminal.changes.clear();
     let copies = |node: &Node| node.engine.footprint()["copies"];
     assert!(copies(&terminal) > 0, "the near hop is suspected");
-    // It is silent for too long, and then heard.
+    // The hop is silent for too long, and then heard.
     for hop in [FAR, FAR, NEAR] {
         let now = terminal.now;
         terminal.engine.heard(now, hop, now, Sign::Beacon);
@@ -142,7 +143,7 @@ fn a_hop_that_moves_again_takes_what_has_waited_meanwhile() {
     }
     let near = SessionId(100 + u64::from(BULK.0));
     terminal.ready(near);
-    // The far hop takes no more than one, and nothing is new.
+    // The far hop takes only one bundle, and there is nothing new.
     let mut by_near = Vec::new();
     for step in 0..30 {
         let offers = terminal.offers().into_iter();
@@ -153,7 +154,7 @@ fn a_hop_that_moves_again_takes_what_has_waited_meanwhile() {
         }
         terminal.pass(terminal.now + 50 * MS);
     }
-    // It was suspected for a second more, which is 20 steps.
+    // The hop was under suspicion for a second more, which is 20 steps.
     let first = by_near.first();
     assert!(first.is_some_and(|step| *step > 10), "{by_near:?}");
 }

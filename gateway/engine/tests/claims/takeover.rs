@@ -27,8 +27,8 @@ fn whole(offered: &Offered) -> Bytes {
     offered.1.chunks.concat().into()
 }
 
-/// A bundle in flight on the active session, of which so many bytes are
-/// acknowledged, when the link is lost.
+/// A bundle in flight on the active session, with this many bytes acknowledged, when the
+/// link is lost.
 fn lost(node: &mut Node, peer: u64, acknowledged: u64) -> Offered {
     node.send(peer, BULK, 20_000);
     let offered = node.offers().remove(0);
@@ -65,7 +65,7 @@ fn both_directions_go_on_on_the_standby_the_moment_the_link_is_back() {
             (traffic.resumed_bundles, traffic.resumed_bytes),
             (1, offset)
         );
-        // What the old session tells late is of no account.
+        // Late events of the old session are ignored.
         node.finish(key, Outcome::Broken { acknowledged: 0 });
         node.engine.session_down(node.now, ACTIVE);
         offers.insert(0, goes_on);
@@ -104,14 +104,14 @@ fn silence_of_a_short_hop_tells_sooner_where_a_standby_can_go_on() {
     assert_eq!(alone.changes, [], "nobody could go on");
 
     let (mut terminal, _) = with_standby();
-    // The transport waits for nothing, since the peer takes nothing at present.
+    // The transport has nothing to wait for, since the peer takes nothing at present.
     let sent = in_flight(&mut terminal);
     terminal.pass(sent + 60 * MS);
     terminal.engine.nothing_unanswered(terminal.now, HOP);
     terminal.pass(sent + 149 * MS);
     terminal.offers();
     assert_eq!(terminal.changes, []);
-    // Asked after a round trip, the peer has not answered within another one.
+    // Asked after one round trip, the peer has not answered within another one.
     terminal.pass(sent + 155 * MS);
     terminal.offers();
     assert_eq!(terminal.changes, [LinkChange::Blocked(Source::Probing)]);
@@ -135,8 +135,8 @@ fn what_was_in_flight_goes_before_what_waits() {
     assert_eq!(first.1.len(), before.1.len());
 }
 
-/// A blockage is at the terminal's antenna: what left it while it heard the hub has
-/// come through, and nobody waits for it.
+/// The blockage is at the terminal's antenna: what left the terminal while it heard the
+/// hub has arrived, so nobody waits for it.
 #[test]
 fn what_a_terminal_sent_before_it_last_heard_the_hub_goes_last() {
     let lined = |mut config: EngineConfig, link| {
@@ -166,12 +166,12 @@ fn what_a_terminal_sent_before_it_last_heard_the_hub_goes_last() {
             node.ready(offered.0);
             again.push(offered.1.len() > 15_000);
         }
-        // The terminal's first, which is the longer one, goes behind its second.
+        // The terminal's first bundle, which is longer, goes behind its second.
         assert_eq!(again, [peer != 1, peer == 1]);
     }
 }
 
-/// Else nobody would send for a round trip what the hub is waiting for.
+/// Otherwise nobody would send what the hub waits for, for a whole round trip.
 #[test]
 fn what_a_session_may_have_held_back_is_not_taken_for_arrived() {
     const ROUND_TRIP: Duration = Duration::from_millis(500);
@@ -250,7 +250,7 @@ fn a_peer_that_begins_on_a_younger_session_has_given_up_the_older() {
     let again = terminal.offers().remove(0);
     assert_eq!((before.0, again.0), (ACTIVE, STANDBY));
     assert_eq!(terminal.aborted, [ACTIVE]);
-    // A late transfer of the old session is not taken for a change back.
+    // A late transfer of the old session does not count as a change back.
     assert_eq!(
         terminal.engine.admit(terminal.now, ACTIVE, Some(100)),
         Ok(())
@@ -275,7 +275,7 @@ fn without_a_standby_the_next_session_takes_over_unless_the_old_one_moves() {
     }
 }
 
-/// A session of the peer from an address of its own comes up.
+/// A session of the peer comes up from another address.
 fn up_from(node: &mut Node, id: u64, address: u8) {
     node.session_with(0, id, Some(BULK), |info| {
         info.remote = ([192, 0, 2, address], 4556).into();
@@ -290,7 +290,7 @@ fn sessions_from_an_address_that_the_peer_has_left_are_given_up_unless_they_move
         let before = hub.offers().remove(0);
         assert_eq!(before.0, ACTIVE);
         up_from(&mut hub, 302, 2);
-        // It may be one of several that an address translator lets the peer have.
+        // An address translator may give the peer several addresses.
         assert!(hub.offers().is_empty() && hub.aborted.is_empty());
         if moves {
             hub.engine.transfer_progress(before.1.key, 2_000);
@@ -372,7 +372,7 @@ fn what_a_session_keeps_no_part_of_goes_whole_to_one_that_resumes() {
 fn an_age_too_old_for_the_lifetime_is_not_sent_again() {
     let (mut terminal, _hub) = with_standby();
     let before = lost(&mut terminal, 1, 4_000);
-    // A ninth of the lifetime, so that an eighth of the rest is less.
+    // An eighth of the lifetime passes, which is more than an eighth of the rest.
     terminal.pass(terminal.now + Duration::from_secs(3600 / 8));
     unblock(&mut terminal);
     let again = terminal.offers().remove(0);
@@ -391,8 +391,7 @@ fn a_peer_keeps_its_newest_sessions_and_no_more_than_its_share() {
     hub.up(0, 500);
     hub.offers();
     assert_eq!(hub.aborted, [100, 101, 102].map(SessionId));
-    // Of classes that nobody has, too; and whatever they are, they end with the
-    // others.
+    // Also of unknown classes; whatever the sessions are, they end with the others.
     hub.aborted.clear();
     for id in 600..700 {
         hub.session(0, id, Some(Class(9)), MRU);

@@ -1,4 +1,4 @@
-//! Sessions that are dead while their link lives.
+//! Dead sessions on a link that works.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ const RTT: Duration = Duration::from_millis(600);
 
 /// The transport below a session.
 struct Transport {
-    /// What is sent is acknowledged.
+    /// Whether its bytes are acknowledged.
     lives: bool,
-    /// So long after it was sent.
+    /// The time from sending to the acknowledgement.
     answers_after: Duration,
     owed_since: Option<Instant>,
     heard: Instant,
-    /// The rest of a bundle is to come.
+    /// Whether the rest of a bundle is still to come.
     receiving: bool,
-    /// Transfers under way.
+    /// Transfers in progress.
     keys: Vec<u64>,
 }
 
@@ -52,9 +52,9 @@ impl Transport {
 struct Bench {
     terminal: Node,
     transports: BTreeMap<SessionId, Transport>,
-    /// How the hub is heard by beacons.
+    /// How the hub's beacons are heard.
     beacons: Option<Sign>,
-    /// The round trip that transports tell.
+    /// The round trip that transports report.
     told_rtt: Duration,
     /// Sessions that were offered a bundle, and those that were asked for a sign.
     offered: Vec<SessionId>,
@@ -95,7 +95,7 @@ impl Bench {
         self.transports.insert(id, transport);
     }
 
-    /// The sessions are forgotten on the way.
+    /// Something on the path forgets the sessions.
     fn forget(&mut self, ids: &[u64]) {
         for id in ids {
             self.transport(SessionId(*id)).lives = false;
@@ -106,7 +106,7 @@ impl Bench {
         self.transports.get_mut(&id).expect("it is connected")
     }
 
-    /// Has a bundle leave.
+    /// Makes a bundle leave.
     fn write(&mut self) {
         self.terminal.send(1, BULK, 20_000);
     }
@@ -226,7 +226,7 @@ fn a_session_that_was_not_looked_at_for_long_is_not_taken_for_dead() {
     let mut bench = Bench::new(Some(Sign::Beacon));
     bench.write();
     bench.pass(100 * MS);
-    // The node is busy, but beacons are heard.
+    // The node is busy, but it hears beacons.
     for _ in 0..100 {
         let at = bench.terminal.now + 50 * MS;
         bench.terminal.pass(at);
@@ -261,7 +261,7 @@ fn sessions_stay_while_the_link_is_not_known_to_carry() {
         bench.pass(60_000 * MS);
         assert!(bench.asked.is_empty() && bench.renewed().is_empty());
     }
-    // Beacons have never come.
+    // Beacons have never been heard.
     let mut bench = Bench::new(None);
     bench.forget(&ALL);
     bench.write();
@@ -374,8 +374,8 @@ fn sessions_whose_answers_come_one_after_the_other_on_a_slow_path_stay() {
     bench.pass(20_000 * MS);
     assert_eq!(bench.asked.len(), ALL.len());
     assert!(bench.renewed().is_empty() && bench.terminal.aborted.is_empty());
-    // One on which nothing is answered at all is found, though later: twice as late as the
-    // slowest answer was.
+    // A session without any acknowledgement is found too, but later: after twice the time
+    // of the slowest acknowledgement.
     bench.forget(&[ACTIVE.0]);
     bench.transport(STANDBY).answers_after = RTT;
     bench.write();

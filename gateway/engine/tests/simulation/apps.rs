@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 pub enum Ended {
     Closed,
     Reset(ResetCode),
-    /// By its own application.
+    /// Its own application gave it up.
     Given,
-    /// With its node.
+    /// Its node stopped.
     NodeStopped,
 }
 
@@ -27,12 +27,12 @@ pub struct End {
     pub finished: bool,
     pub peer_finished: bool,
     pub stopped: bool,
-    /// Bytes of it that were sealed, and on the disk or handed on.
+    /// Bytes of it that were sealed, and are on disk or were handed over.
     pub durable: u64,
-    /// As many of the other end's when its node stopped.
+    /// The other end's durable bytes when the other end's node stopped.
     pub promised: u64,
     pub ended: Option<Ended>,
-    /// When the application looks again by itself.
+    /// When the application next acts by itself.
     pub due: Option<Duration>,
 }
 
@@ -58,14 +58,14 @@ impl End {
 pub struct StreamRun {
     pub plan: StreamPlan,
     pub ends: [End; 2],
-    /// The most bytes that a former run of the acceptor has written: where both
-    /// runs have opened it, those of either may come ("Limits" in the
-    /// specification of the stream protocol).
+    /// The most bytes that a former run of the acceptor has written. If both runs have
+    /// opened the stream, the bytes of either may arrive ("Limits" in the specification
+    /// of the stream protocol).
     pub written_before: u64,
-    /// A node at one of its ends has stopped while it was open.
+    /// Whether a node at one of its ends has stopped while it was open.
     pub interrupted: bool,
-    /// The node at its other end has stopped before anything was heard from
-    /// it: "Limits" in the specification of the stream protocol.
+    /// Whether the node at the other end has stopped before anything was heard from it:
+    /// "Limits" in the specification of the stream protocol.
     pub unheard: bool,
 }
 
@@ -84,7 +84,7 @@ impl StreamRun {
         [self.plan.opener, self.plan.acceptor][end]
     }
 
-    /// Takes in an event of the stream.
+    /// Handles an event of the stream.
     pub fn on_event(&mut self, serial: usize, end: usize, event: &Event) {
         let own = &mut self.ends[end];
         assert!(
@@ -104,8 +104,7 @@ impl StreamRun {
         }
     }
 
-    /// The application writes and reads once; says when it does so again by
-    /// itself.
+    /// The application writes and reads once; returns when it next acts by itself.
     pub fn work(
         &mut self,
         serial: usize,
@@ -131,7 +130,7 @@ impl StreamRun {
             .is_some_and(|after| own.written + own.received >= after)
         {
             own.ended = Some(Ended::Given);
-            // It may have ended meanwhile, which is told by an event.
+            // The stream may have ended meanwhile; an event reports that.
             let _ = engine.reset(now, key, ResetCode::Cancelled, "enough");
             return None;
         }
@@ -189,7 +188,7 @@ impl End {
         if capacity == 0 {
             return None;
         }
-        // At some writes a flow begins, of so much as is left, or of less.
+        // Some writes begin a flow with the size of the rest, or a smaller one.
         if (self.written ^ serial as u64).is_multiple_of(3) {
             let _ = engine.begin_flow(now, key, left >> (self.written % 7), false);
         }

@@ -1,5 +1,5 @@
-//! Beacons beside the sessions, and what is planned of blockages: how nodes
-//! learn that a link is silent without any session noticing.
+//! Beacons beside the sessions, and planned blockages: how nodes learn that a link is
+//! silent although no session notices.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -9,9 +9,9 @@ use underpass_engine::{HopId, PlannedBlockage, Sign};
 
 use crate::world::{Happening, World};
 
-/// There is one peer at the other end of a link.
+/// There is only one peer at the other end of a link.
 const PEER: PeerId = PeerId(0);
-/// The time of day at the simulation's beginning, ms since 1970.
+/// The time of day at the start of the simulation, ms since 1970.
 pub const EPOCH_MS: u64 = 1_700_000_000_000;
 
 fn address(node: usize) -> SocketAddr {
@@ -19,7 +19,7 @@ fn address(node: usize) -> SocketAddr {
 }
 
 impl World {
-    /// A node has started: its beacons, the time of day, and its plan.
+    /// A node has started: gives it beacons, the time of day, and its plan.
     pub fn watch_links(&mut self, number: usize) {
         let now = self.instant();
         self.nodes[number].beacons.clear();
@@ -35,7 +35,7 @@ impl World {
                 let peer = PeerConfig {
                     node: self.schedule.nodes[other].number as u32,
                     rtt: plan.delay * 2,
-                    // The side that dials knows where the other is.
+                    // The dialling side knows the other's address.
                     address: (end == 1).then(|| address(other)),
                     patience: std::time::Duration::MAX,
                 };
@@ -46,7 +46,7 @@ impl World {
         self.tell_plans(number);
     }
 
-    /// A process of a node has started: the time of day, and its plan.
+    /// A process of a node has started: gives it the time of day and its plan.
     pub fn tell_plans(&mut self, number: usize) {
         for link in 0..self.links.len() {
             let plan = self.links[link].plan.clone();
@@ -67,7 +67,7 @@ impl World {
         self.follow_plans(number);
     }
 
-    /// A session brings both ends a key.
+    /// A session gives both ends a key.
     pub fn add_key(&mut self, pair: usize, end: usize) {
         let now = self.instant();
         let (node, link) = (self.node_at(pair, end), self.pairs[pair].link);
@@ -116,7 +116,7 @@ impl World {
         usize::from(self.links[link].plan.ends[1] == node)
     }
 
-    /// Datagrams are lost, doubled and overtaken.
+    /// Sends datagrams, which may be lost, duplicated and reordered.
     fn send_beacons(&mut self, node: usize, link: usize) {
         let end = self.end_of(link, node);
         let Some(endpoint) = self.nodes[node].beacons.get_mut(&link) else {
@@ -170,7 +170,7 @@ impl World {
                     };
                     self.call_at(node, link, |engine, now| engine.heard(now, hop, now, sign));
                 }
-                // The other end runs anew: the sessions are gone there.
+                // The other end has restarted: the sessions are gone there.
                 Event::KeyUnknown(_) => {
                     for pair in 0..self.pairs.len() {
                         if self.pairs[pair].link == link && self.pairs[pair].up[to] {

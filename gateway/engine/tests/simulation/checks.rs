@@ -1,4 +1,4 @@
-//! What must hold at any time, and in the end.
+//! Conditions at any time, and at the end.
 
 use underpass_bundle::CustodyFigures;
 use underpass_engine::Engine;
@@ -7,17 +7,17 @@ use crate::apps::{Ended, StreamRun};
 use crate::line::Pair;
 use crate::world::World;
 
-/// The floor that every stream may fill whatever its window is.
+/// The floor of credit that every stream may use, whatever its window.
 const FLOOR_BYTES: u64 = 64 << 10;
-/// Administrative records may exceed the store by an eighth.
+/// Administrative records may exceed the store's quota by an eighth.
 const RECORDS: u64 = 8;
-/// A signal's bundle, as the quota counts it, some at once.
+/// The bytes that some simultaneous signal bundles count for in the quota.
 const SIGNALS_BYTES: u64 = 64 << 10;
-/// Their number at once: what a transport that buffers much has taken.
+/// The number of these at once: as many as a transport with large buffers takes.
 const SIGNALS: usize = 64;
 
 impl World {
-    /// What must hold at any time.
+    /// Checks what must hold at any time.
     pub fn check(&mut self) {
         for node in 0..self.nodes.len() {
             self.note_durable(node);
@@ -71,8 +71,8 @@ impl World {
         found.map(|(.., info)| info)
     }
 
-    /// Whether faults have ceased and nothing is left of what was to be
-    /// carried. Looked for now and then only.
+    /// Whether faults have ceased and everything has been carried. The run looks only now
+    /// and then.
     pub fn is_drained(&self) -> bool {
         if !self.calm || !self.happened.is_multiple_of(16) {
             return false;
@@ -95,7 +95,7 @@ impl World {
                 .all(|node| node.is_up() && !node.is_passing() && node.engines.iter().all(empty))
     }
 
-    /// What must hold when nothing happens any more.
+    /// Checks what must hold when nothing happens any more.
     pub fn check_end(&self) {
         let now = self.instant();
         for (number, node) in self.nodes.iter().enumerate() {
@@ -134,8 +134,8 @@ impl World {
         );
         for end in 0..2 {
             let own = &stream.ends[end];
-            // Applications that have given up, and nodes that have stopped,
-            // are owed nothing.
+            // Applications that have given up, and nodes that have stopped, are owed
+            // nothing.
             let lives = matches!(own.ended, Some(Ended::Closed | Ended::Reset(_)));
             assert!(
                 !lives || stream.unheard || self.schedule.flips() || own.received >= own.promised,
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// What a failure is told with.
+    /// The description of the run in a failure's message.
     pub fn describe(&self) -> String {
         let mut text = format!("at {:?}\n", self.now);
         for (serial, stream) in self.streams.iter().enumerate() {

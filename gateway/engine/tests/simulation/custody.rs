@@ -1,4 +1,4 @@
-//! Custody is conserved: whatever a node has taken custody of has a custodian
+//! Custody is conserved: every bundle that a node has taken custody of has a custodian
 //! until it is delivered.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -15,24 +15,25 @@ use crate::world::World;
 /// creation timestamp.
 pub type Name = (u64, u64, u64, u64);
 
-/// What is known of all bundles under custody.
+/// The state of all bundles under custody.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Those that have not been delivered.
+    /// Bundles that have not been delivered.
     open: BTreeSet<Name>,
-    /// Those that have been offered to a session, or taken up by a later run:
-    /// what never was, its own node may think better of.
+    /// Bundles that have been offered to a session, or restored by a later run. The
+    /// source node may still drop any other bundle.
     pub bound: HashSet<Name>,
     delivered: HashSet<Name>,
-    /// Of streams' bundles that were offered: the node and the run of it that they
-    /// are for, 0 if none was known.
+    /// For bundles of streams that were offered: the destination node and the run of it
+    /// that they are for, 0 if unknown.
     addressed: HashMap<Name, (u64, u64)>,
-    /// Those that were lost with a flipped bit.
+    /// The number of bundles that were lost with a flipped bit.
     lost: u64,
 }
 
 impl Ledger {
-    /// An encoded bundle is offered: its name, and its destination's node.
+    /// Records an offer of an encoded bundle; returns its name, and its destination's
+    /// node.
     pub fn offered(&mut self, raw: &Bytes) -> (Name, u64) {
         let config = bundle::Config::new(0, 1);
         let decoded = wire::decode(raw, &config.decode, &config.codes);
@@ -54,7 +55,7 @@ fn name(source: &wire::Eid, timestamp: &bp7::CreationTimestamp) -> Name {
     (node, service, timestamp.dtntime(), timestamp.seqno())
 }
 
-/// What a node's engines have custody of.
+/// The bundles in custody of a node's engines.
 pub fn custody_of(engines: &[Engine], now: Instant) -> BTreeSet<Name> {
     let stored = engines.iter();
     stored
@@ -69,9 +70,9 @@ impl World {
         self.ledger.delivered.insert(name);
     }
 
-    /// Nobody wants a bundle any more: it needs no custodian. A node may forget its
-    /// own that are for a run of their destination that is over, and what its disk
-    /// withholds and the destination does not want.
+    /// A bundle that nobody wants any more needs no custodian. A node may forget its own
+    /// bundles for a former run of their destination, and those that its disk withholds
+    /// and the destination does not want.
     pub fn discarded(
         &mut self,
         node: usize,
@@ -108,7 +109,7 @@ impl World {
         self.ledger.delivered.insert(name);
     }
 
-    /// A node has stopped with custody of these.
+    /// Notes the custody of a node that stops.
     pub fn note_custody(&mut self, number: usize) {
         let now = self.instant();
         let node = &mut self.nodes[number];
@@ -118,8 +119,8 @@ impl World {
         }
     }
 
-    /// A node has started again: what it alone knew of, and had not made
-    /// durable, is gone with its run.
+    /// A node has started again: bundles that only it knew of, and had not made durable,
+    /// are gone with its former run.
     pub fn forgive(&mut self, number: usize) {
         let node = &mut self.nodes[number];
         let own = self.schedule.nodes[number].number;
@@ -133,7 +134,7 @@ impl World {
         }
     }
 
-    /// Every bundle has a custodian until it is delivered.
+    /// Checks that every bundle has a custodian until it is delivered.
     pub fn check_custody(&mut self) {
         let now = self.instant();
         let mut stored = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Disks that outlive their nodes: the durable store over a simulated disk,
-//! whose worker has its own times.
+//! Disks that survive their nodes: the durable store over a simulated disk, with a worker
+//! that has its own timing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ use crate::random::Random;
 use crate::schedule::{DiskPlan, HowStopped, NodePlan, Schedule};
 use crate::world::{Happening, World};
 
-/// A disk that could not be written is tried again so late.
+/// The pause before a failed disk is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Steps in which a worker that is told to write all has done so.
+/// The most steps in which a worker writes everything.
 const MOST_STEPS: usize = 10_000;
 
 /// A node's disk.
@@ -25,20 +25,20 @@ const MOST_STEPS: usize = 10_000;
 pub struct Disk {
     pub media: SimulatedDisk,
     plan: DiskPlan,
-    /// Losses of power so far.
+    /// The number of power losses so far.
     boots: u8,
-    /// Bits flipped so far.
+    /// The number of bits flipped so far.
     pub flipped: u64,
-    /// An end was such that damage may be found from then on.
+    /// Whether the node ended in a way that may leave damage.
     suspect: bool,
 }
 
-/// What the store has told those around it.
+/// What the store has signalled to its surroundings.
 #[derive(Debug, Default)]
 struct Flags {
-    /// Something was asked of the worker.
+    /// The worker has a request.
     asked: AtomicBool,
-    /// All that was put for good is on the disk.
+    /// Everything that was put durably is on disk.
     quiet: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ pub struct DiskWork {
     worker: Worker<SimulatedDisk>,
     flags: Arc<Flags>,
     latency: Duration,
-    /// Its next step.
+    /// The time of its next step.
     pub due: Option<Duration>,
     retry_at: Duration,
 }
@@ -63,8 +63,7 @@ impl Disk {
         }
     }
 
-    /// The stores of a node's next run, by shard, at `at` of the simulation's
-    /// time.
+    /// The stores of a node's next run, by shard, opened at time `at` of the simulation.
     pub fn open(
         &self,
         schedule: &Schedule,
@@ -106,7 +105,7 @@ impl Disk {
             let flags = flags.clone();
             let tell = move |store: &DiskStore, asks| {
                 flags.asked.fetch_or(asks, Ordering::Relaxed);
-                // Only a store with nothing to write takes whatever comes.
+                // Only a store with nothing to write takes bundles of any size.
                 let quiet = store.free_bytes() == u64::MAX;
                 flags.quiet.store(quiet, Ordering::Relaxed);
             };
@@ -117,12 +116,12 @@ impl Disk {
 }
 
 impl DiskWork {
-    /// Whether all that was put for good is on the disk.
+    /// Whether everything that was put durably is on disk.
     pub fn is_quiet(&self) -> bool {
         self.flags.quiet.load(Ordering::Relaxed)
     }
 
-    /// Writes until nothing is left to be written, or the disk fails.
+    /// Writes until nothing is left to write, or the disk fails.
     pub fn drain(&mut self) {
         for _ in 0..MOST_STEPS {
             if self.worker.step(true) != Next::Step {
@@ -134,7 +133,7 @@ impl DiskWork {
 }
 
 impl World {
-    /// After a node's engine was called: its disk works on what was asked.
+    /// After a call of a node's engine: its disk starts on the engine's requests.
     pub fn wake_disk(&mut self, node: usize) {
         let Some(work) = &mut self.nodes[node].work else {
             return;
@@ -151,7 +150,7 @@ impl World {
         let Some(work) = &mut self.nodes[number].work else {
             return;
         };
-        // Another step has come before, or it is an earlier run's.
+        // Another step has come first, or this one is of an earlier run.
         if work.due != Some(now) {
             return;
         }
@@ -170,7 +169,7 @@ impl World {
         self.call_all(number, |engine, now| engine.store_moved(now));
     }
 
-    /// What becomes of a node's disk when the node ends.
+    /// What happens to a node's disk when the node ends.
     pub fn crash_disk(&mut self, number: usize, how: HowStopped, dice: u64) {
         let node = &mut self.nodes[number];
         let (Some(disk), Some(mut work)) = (&mut node.disk, node.work.take()) else {

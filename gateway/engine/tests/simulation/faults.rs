@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is mended.
+//! Faults, and their repair.
 
 use underpass_cla::Class;
 use underpass_engine::{Engine, HopId};
@@ -13,7 +13,7 @@ use crate::world::{Happening, World};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// After so long an application gives up what is never answered.
+/// An application gives up what is never answered after this time.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
 impl World {
@@ -82,7 +82,7 @@ impl World {
         if !std::mem::replace(&mut self.links[link].blocked, false) {
             return;
         }
-        // TCP sends again what was lost, in order, when its own timer says so.
+        // TCP retransmits lost bytes in order when its own timer fires.
         let delay = self.links[link].plan.delay;
         let stalled = std::mem::take(&mut self.links[link].stalled);
         let mut timers = BTreeMap::new();
@@ -124,7 +124,7 @@ impl World {
         self.note_durable(number);
         self.note_promises(number);
         self.note_custody(number);
-        // A crash in the midst of writing needs something that is to be written.
+        // A crash during a write needs something to write.
         if let HowStopped::InOrder | HowStopped::Crash { torn: true, .. } = how {
             self.nodes[number]
                 .engines
@@ -159,8 +159,8 @@ impl World {
         }
     }
 
-    /// What is on a node's disk now of what its streams have sealed, or has
-    /// been handed on.
+    /// Notes which of a node's sealed bundles and stream bytes are on its disk, or were
+    /// handed over.
     pub fn note_durable(&mut self, number: usize) {
         let quiet = self.nodes[number].work.as_ref().map(DiskWork::is_quiet);
         if quiet != Some(true) {
@@ -182,9 +182,9 @@ impl World {
         }
     }
 
-    /// What a node has made durable when it stops is due to the other ends
-    /// that live on. What it has for a former run of the other node is due to
-    /// nobody: the sockets there are gone.
+    /// When a node stops, the other ends that live on are still due what it has made
+    /// durable. What it has for a former run of another node is due to nobody: the
+    /// sockets there are gone.
     fn note_promises(&mut self, number: usize) {
         let stopped = (
             self.schedule.nodes[number].number,
@@ -202,7 +202,7 @@ impl World {
                     stream.ends[end].durable = 0;
                     continue;
                 }
-                // A side that has reset a stream wants nothing of it.
+                // A side that has reset a stream wants none of its bytes.
                 let reset = matches!(stream.ends[end].ended, Some(Ended::Reset(_)));
                 // The other end may have its stream with an earlier run.
                 let other = stream.node_of(1 - end);
@@ -221,8 +221,8 @@ impl World {
         }
     }
 
-    /// What a node takes in before it is ever heard is lost to its next run,
-    /// unless sessions tell of its runs: the applications give up some day.
+    /// What a node receives before it is ever heard is lost to its next run, unless
+    /// sessions tell of its runs: the applications give up in the end.
     fn note_unheard(&mut self, number: usize) {
         let stopped = self.schedule.nodes[number].number;
         for stream in 0..self.streams.len() {
@@ -239,8 +239,8 @@ impl World {
         }
     }
 
-    /// What a flipped bit has destroyed in somebody's custody never arrives:
-    /// the applications give up some day.
+    /// Bundles that a flipped bit has destroyed in custody never arrive: the applications
+    /// give up in the end.
     pub fn expect_losses(&mut self) {
         for stream in 0..self.streams.len() {
             for end in 0..2 {
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// A process of a node has started: the rates that operators have set.
+    /// A process of a node has started: gives it the rates that operators have set.
     pub fn set_rates(&mut self, number: usize) {
         for link in 0..self.links.len() {
             let told_rate = self.links[link].plan.rate_bps;

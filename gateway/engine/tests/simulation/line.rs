@@ -15,23 +15,23 @@ pub struct Pair {
     pub class: Option<Class>,
     pub ids: [SessionId; 2],
     pub up: [bool; 2],
-    /// It has broken; an end that is up does not know yet.
+    /// Whether it has broken; an end that is still up does not know yet.
     pub broken: bool,
-    /// By the end that sends.
+    /// By sending end.
     pub flows: [Flow; 2],
 }
 
 /// One direction of a session.
 #[derive(Debug, Default)]
 pub struct Flow {
-    /// The last byte that was offered has left by then.
+    /// The time by which the last offered byte has left.
     pub busy_until: Duration,
     pub last_arrival: Duration,
-    /// Transfers whose end the sender has not heard of, and their length.
+    /// Transfers whose result the sender does not know yet, and their lengths.
     pub unfinished: BTreeMap<u64, u64>,
     /// Datagrams that have arrived, by key.
     pub arrived: BTreeSet<u64>,
-    /// A byte was lost when the session broke: none behind it arrives.
+    /// Whether a byte was lost when the session broke: no later byte arrives then.
     pub cut: bool,
 }
 
@@ -40,11 +40,11 @@ pub struct Flow {
 pub struct Link {
     pub plan: LinkPlan,
     pub blocked: bool,
-    /// An operator has set its rate at both ends.
+    /// Whether an operator has set its rate at both ends.
     pub overridden: bool,
     /// When each end last sent something on a session.
     pub sent: [Option<Duration>; 2],
-    /// What is under way while the link is blocked.
+    /// Messages in flight while the link is blocked.
     pub stalled: Vec<Moving>,
     pub refuse_percent: [u64; 2],
     /// Sessions that are being set up, by class.
@@ -72,7 +72,7 @@ impl Link {
         }
     }
 
-    /// How many sessions it keeps for each.
+    /// The number of sessions that it keeps for each class.
     pub fn wanted(&self) -> usize {
         1 + usize::from(self.plan.standby)
     }
@@ -85,10 +85,10 @@ impl Link {
     }
 }
 
-/// What moves between the ends of a session.
+/// A message between the ends of a session.
 #[derive(Debug)]
 pub enum Moving {
-    /// A bundle on its way from an end.
+    /// A bundle in flight from one end.
     Bundle {
         pair: usize,
         from: usize,
@@ -97,7 +97,7 @@ pub enum Moving {
         name: crate::custody::Name,
         destination: u64,
     },
-    /// What became of a bundle, on its way back to the end that sent it.
+    /// The result of a bundle, in flight to the end that sent it.
     Answer {
         pair: usize,
         to: usize,

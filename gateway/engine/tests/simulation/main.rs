@@ -1,6 +1,6 @@
-//! Whole networks of engines in virtual time: terminals, relay and hub, with
-//! applications at both ends, over links whose sessions break, stall, refuse
-//! and come back. Each run is drawn from a seed.
+//! Whole networks of engines in virtual time: terminals, a relay and a hub, with
+//! applications at both ends, over links whose sessions break, stall, refuse and come
+//! back. Each run is drawn from a seed.
 //!
 //! A failing run prints its seed; [`seeds`] says how to run it again, or others.
 
@@ -42,7 +42,7 @@ fn run(seed: u64) -> World {
     world
 }
 
-/// What the schedules are there for.
+/// Events that the schedules must produce.
 const TO_MEET: &[&str] = &[
     "operator",
     "plan",

@@ -12,14 +12,14 @@ use crate::world::{Happening, World};
 
 pub const SERVICE: u64 = 81;
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// A service whose node's store is full tries again so late.
+/// The pause before a service tries again if its node's store is full.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// A message, and what has become of it.
+/// A message, and its state.
 #[derive(Clone, Debug)]
 pub struct MessageRun {
     pub plan: MessagePlan,
-    /// The node has taken it, in this incarnation.
+    /// The incarnation of the node that has accepted it, if any.
     pub taken: Option<u64>,
     pub arrived: u32,
 }
@@ -38,7 +38,7 @@ impl World {
             Some(Ok(_)) => {
                 self.messages[serial].taken = Some(self.nodes[plan.from].incarnation);
             }
-            // Its node is stopped, or its store is full.
+            // The node is stopped, or its store is full.
             None | Some(Err(SendError::NoRoom)) => {
                 self.at(self.now + RETRY, Happening::SendMessage(serial));
             }
@@ -58,14 +58,14 @@ impl World {
             "message {serial} is another"
         );
         run.arrived += 1;
-        // A node that was stopped may be given again what it had already.
+        // A node that was stopped may receive the message a second time.
         let again = self.nodes[node].incarnation > 1;
         assert!(run.arrived == 1 || again, "message {serial} comes twice");
     }
 
     pub fn check_messages(&self) {
         for (serial, run) in self.messages.iter().enumerate() {
-            // What its sender had only in memory may have gone with it.
+            // A message that the sender had only in memory may be lost with its process.
             let kept = run.taken == Some(self.nodes[run.plan.from].incarnation);
             assert!(
                 run.arrived > 0 || !kept || self.schedule.flips(),

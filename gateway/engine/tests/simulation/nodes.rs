@@ -15,20 +15,20 @@ use crate::messages;
 use crate::random::Random;
 use crate::schedule::{CLASSES, HUB, LinkPlan, Schedule};
 
-/// The shard of a node that has a neighbour.
+/// The shard of a node that owns a neighbour.
 fn shard_of(schedule: &Schedule, node: usize, neighbour: u64) -> usize {
     let count = schedule.nodes[node].shards;
     Sharding { own: 0, count }.shard_of(NeighbourId(neighbour))
 }
 
-/// The shard of a node that has a link of it.
+/// The shard of a node that owns one of its links.
 pub fn shard_of_link(schedule: &Schedule, node: usize, link: usize) -> usize {
     let ends = schedule.links[link].ends;
     let other = ends[usize::from(ends[0] == node)];
     shard_of(schedule, node, schedule.nodes[other].number)
 }
 
-/// The shard of a node that has what goes to another one.
+/// The shard of a node that owns what goes to another node.
 pub fn shard_to(schedule: &Schedule, node: usize, peer: u64) -> usize {
     let routes = routes(schedule, node);
     let route = routes.iter().find(|route| route.node == peer);
@@ -107,7 +107,7 @@ fn classes(equal_priority: bool) -> Vec<ClassConfig> {
     (0..CLASSES).map(config).collect()
 }
 
-/// Policies are for the nodes that have the links which they name.
+/// Only nodes with the links that a policy names get that policy.
 fn policies(schedule: &Schedule, node: usize) -> BTreeMap<Class, Policy> {
     let second = schedule.links.iter().find(|link| link.second);
     let mut links = schedule.links.iter();
@@ -135,7 +135,7 @@ fn hops(schedule: &Schedule, node: usize) -> Vec<HopConfig> {
                 terminal: schedule.nodes[link.ends[1]].number,
             };
             let neighbour = schedule.nodes[link.ends[1 - end]].number;
-            // Plans are of the first link between two nodes.
+            // Plans are for the first link between two nodes.
             let line = (!link.second).then_some(line);
             Some(hop(number, link, neighbour, line))
         })
@@ -152,7 +152,7 @@ fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: Option<PlanLine>) -
     }
 }
 
-/// Where a relay lies between, both sides are routed over it, and it says
+/// If a relay lies between, both sides are routed through it, and the schedule says
 /// whether it takes custody.
 fn routes(schedule: &Schedule, node: usize) -> Vec<RouteEntry> {
     let Some(relay) = schedule.nodes.iter().position(|plan| !plan.edge) else {
@@ -173,7 +173,7 @@ fn routes(schedule: &Schedule, node: usize) -> Vec<RouteEntry> {
         .collect()
 }
 
-/// What an end hears of a session.
+/// What an end is told about a session.
 pub fn session_info(
     peer: u64,
     class: Option<Class>,

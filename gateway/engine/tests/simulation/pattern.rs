@@ -1,4 +1,4 @@
-//! What the applications send: bytes that tell their stream and place.
+//! The bytes that applications send, which show their stream and place.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::random::Random;
 
-/// A prime, so that no length in use shifts a stream onto itself.
+/// A prime, so that no length in use maps a stream onto itself.
 const PERIOD: usize = 65_521;
 
 static BYTES: LazyLock<Bytes> = LazyLock::new(|| {
@@ -15,14 +15,14 @@ static BYTES: LazyLock<Bytes> = LazyLock::new(|| {
     Bytes::from([period.clone(), period].concat())
 });
 
-/// At most a period of bytes of one direction of a stream, from `offset` on.
+/// Up to one period of the bytes of one direction of a stream, from `offset` on.
 pub fn pattern(stream: usize, end: usize, offset: u64, length: usize) -> Bytes {
     let start = stream * 7919 + end * 31_337 + offset as usize;
     let start = start % PERIOD;
     BYTES.slice(start..start + length.min(PERIOD))
 }
 
-/// Whether `data` is what belongs at `offset`.
+/// Whether `data` is right for `offset`.
 pub fn is_pattern(stream: usize, end: usize, offset: u64, data: &[u8]) -> bool {
     let mut offset = offset;
     data.chunks(PERIOD).all(|part| {

@@ -1,4 +1,4 @@
-//! Plans for both ends of the links, and whether what leaves keeps to them.
+//! Plans for both ends of the links, and checks that sent bytes keep to them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use crate::random::Random;
 use crate::schedule::{CLASSES, Fault, LinkPlan, NodePlan};
 use crate::world::{Happening, World};
 
-/// What a bucket saves up: 60 ms of its rate, 4 KiB at least.
+/// The credit of a bucket: 60 ms of its rate, at least 4 KiB.
 const SAVED_MS: u64 = 60;
 const SAVED_BITS: u64 = 8 * 4096;
 
-/// A link's debt holds up every class for so many of the bundles that suit its rate, as
-/// parts (n/4).
+/// A link's debt holds up every class for this many bundles of a size that suits its
+/// rate, as parts (n/4).
 const HELD_PARTS: i128 = 5;
 
-/// By how many bundles others may go ahead of a debt at most: each class by one of what is
-/// sparse, and one of the rest.
+/// The most bundles that others may send ahead of a debt: for each class one sparse
+/// bundle and one other.
 const BUNDLES_AHEAD: i128 = 2 * CLASSES as i128 - 1;
 
-/// A plan on its way to a node's link; it comes at that time.
+/// A plan on its way to a node's link, and its arrival time.
 #[derive(Clone, Debug)]
 pub struct Push {
     pub at: Duration,
     pub node: usize,
-    /// The link whose return direction it is for; none is the node's beam.
+    /// The link whose return direction it is for; none for the node's beam.
     pub link: Option<usize>,
     pub plan: Arc<Plan>,
 }
 
-/// Draws the plans of a run: for nodes with links towards terminals those of
-/// their beam, for nodes at the other side those of their return links.
+/// Draws the plans of a run: nodes with links towards terminals get plans of their beam,
+/// nodes at the other side get plans of their return links.
 pub fn draw(
     seed: u64,
     nodes: &[NodePlan],
     links: &[LinkPlan],
     faults: &[(Duration, Fault)],
 ) -> Vec<Push> {
-    // Another source than that of the rest, which has its own seeds.
+    // A separate source of randomness, so that other draws keep their seeds.
     let random = &mut Random::new(seed ^ 0x706C_616E_0000_0000);
     let mut pushes = Vec::new();
     if !random.chance(50) {
@@ -93,8 +93,8 @@ fn ms(at: Duration) -> u64 {
     EPOCH_MS + at.as_millis() as u64
 }
 
-/// A plan that comes at `at`: it holds at once or a little later, and may be
-/// over before all is carried.
+/// A plan that arrives at `at`: it is in force at once or a little later, and may end
+/// before everything is carried.
 fn plan(
     random: &mut Random,
     at: Duration,
@@ -166,36 +166,37 @@ fn segments(
     segments.collect()
 }
 
-/// The most that a bucket saves up, bit × 10⁻³.
+/// The most credit of a bucket, bit × 10⁻³.
 fn saved(rate_bps: u64) -> i128 {
     i128::from((rate_bps * SAVED_MS).max(SAVED_BITS * 1000))
 }
 
-/// What a node may have sent by its plans on one link, or on its beam.
+/// What the plans allow a node to have sent on one link, or on its beam.
 #[derive(Debug)]
 pub struct Watch {
     followed: Followed,
-    /// An operator has set the rate: no plan counts.
+    /// Whether an operator has set the rate: then no plan applies.
     overridden: bool,
     /// The rate without any plan.
     configured: Option<u64>,
     forward: bool,
     terminal: u64,
-    /// By the engine's clock.
+    /// The engine's clock at the last update.
     at_ms: u64,
-    /// What it may send, bit × 10⁻³; it may be overdrawn once.
+    /// The credit, bit × 10⁻³; one bundle may overdraw it.
     level: i128,
-    /// The part of a link's debt that higher classes do not wait for: of a bundle that is
-    /// longer than suits the rate, and of what the rate was when it was lowered.
+    /// The part of a link's debt that higher classes do not wait for: the excess of a
+    /// bundle longer than suits the rate, and the excess that arises when the rate is
+    /// lowered.
     carried: i128,
-    /// The rate by which that was reckoned last.
+    /// The rate for which `carried` was last computed.
     reckoned: Option<u64>,
     /// The longest bundle that has left.
     longest: i128,
 }
 
 impl Watch {
-    /// The rate at a time; none is unlimited.
+    /// The rate at a time; none for unlimited.
     fn rate(&self, at_ms: u64) -> Option<u64> {
         let followed = &self.followed;
         let in_force = followed.in_force(at_ms);
@@ -219,7 +220,7 @@ impl Watch {
         !self.forward && segment.is_some_and(|segment| segment.state == State::Blocked)
     }
 
-    /// Lets time pass, from change to change.
+    /// Lets time pass, from one rate change to the next.
     fn pass(&mut self, now_ms: u64) {
         while self.at_ms < now_ms {
             self.followed.advance(self.at_ms);
@@ -241,7 +242,8 @@ impl Watch {
         self.reckon(self.rate(now_ms));
     }
 
-    /// The rate is this from now on. A lower one makes those who do not owe wait no longer.
+    /// Sets the rate from now on. When it falls, classes that owe nothing do not wait
+    /// longer.
     fn reckon(&mut self, rate: Option<u64>) {
         if let (Some(before), Some(rate)) = (self.reckoned, rate)
             && rate < before
@@ -258,7 +260,7 @@ impl Watch {
         (-self.level - self.carried).max(0)
     }
 
-    /// Bytes leave now.
+    /// Counts bytes that leave now.
     fn sent(&mut self, now_ms: u64, bytes: u64) {
         let before = self.rate(self.at_ms).unwrap_or(0);
         self.pass(now_ms);
@@ -266,7 +268,7 @@ impl Watch {
             return;
         };
         if !self.overridden {
-            // Times are ms here.
+            // Times are whole ms here.
             let slack = i128::from(rate.max(before));
             assert!(
                 self.level + self.carried + slack >= 0,
@@ -290,7 +292,7 @@ impl Watch {
 }
 
 impl World {
-    /// Plans come to a node that has started: those that it had before.
+    /// A node that has started gets the plans that it had before.
     pub fn follow_plans(&mut self, number: usize) {
         self.watches.retain(|(node, _), _| *node != number);
         let pushes = self.schedule.pushes.clone();
@@ -335,7 +337,7 @@ impl World {
             forward: link.is_none(),
             terminal: number,
             at_ms: now_ms,
-            // Saved up before the first plan.
+            // The credit saved up before the first plan.
             level: configured.map_or(0, saved),
             carried: 0,
             reckoned: None,
@@ -366,7 +368,7 @@ impl World {
         }
     }
 
-    /// Bytes leave a node on a link.
+    /// Counts bytes that leave a node on a link.
     pub fn keep_to_plans(&mut self, node: usize, link: usize, bytes: u64) {
         let Some(now_ms) = self.engine_ms(node) else {
             return;
@@ -381,7 +383,7 @@ impl World {
                 continue;
             };
             watch.sent(now_ms, bytes);
-            // Times are ms here, and less in the engine.
+            // Times are whole ms here, and finer in the engine.
             if watch.is_dark(now_ms) && watch.is_dark(now_ms - 1) {
                 assert!(
                     self.nodes[node].engines.iter().any(contradicted),
@@ -391,7 +393,7 @@ impl World {
         }
     }
 
-    /// The time of day as a node's engine has it.
+    /// The time of day that a node's engine knows.
     fn engine_ms(&self, node: usize) -> Option<u64> {
         self.nodes[node].engines.first()?.utc_ms(self.instant())
     }

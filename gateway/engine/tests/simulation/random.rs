@@ -1,4 +1,4 @@
-//! The schedule's only source of chance.
+//! The only source of randomness of a schedule.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Random {
         of[self.next() as usize % of.len()]
     }
 
-    /// A duration of so many milliseconds, to the microsecond.
+    /// A duration of this many milliseconds, with microsecond resolution.
     pub fn ms(&mut self, least: u64, most: u64) -> Duration {
         Duration::from_micros(self.between(least * 1000, most * 1000))
     }

@@ -1,4 +1,4 @@
-//! What happens in one run, drawn from its seed before it begins.
+//! The events of one run, drawn from its seed before it begins.
 
 mod faults;
 
@@ -11,13 +11,13 @@ use crate::plans::{self, Push};
 use crate::random::Random;
 pub use faults::{Fault, HowStopped};
 
-/// Faults cease and everything is mended at this time.
+/// The time at which faults cease and everything is repaired.
 pub const CALM: Duration = Duration::from_secs(20);
 
 pub const HUB: usize = 0;
 pub const CLASSES: u8 = 3;
 
-/// A run.
+/// The schedule of a run.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub seed: u64,
@@ -26,7 +26,7 @@ pub struct Schedule {
     pub streams: Vec<StreamPlan>,
     pub messages: Vec<MessagePlan>,
     pub faults: Vec<(Duration, Fault)>,
-    /// By which of several links each class goes; by default bonded.
+    /// The policy of classes with several links; bonded by default.
     pub policies: Vec<(Class, Policy)>,
     pub equal_priority: bool,
     pub beam_rate_bps: Option<u64>,
@@ -45,15 +45,15 @@ pub struct NodePlan {
     pub send_buffer_bytes: u64,
     pub max_streams: usize,
     pub clock: bool,
-    /// Custody survives the node's process.
+    /// The disk, if custody is to survive the node's process.
     pub disk: Option<DiskPlan>,
-    /// Engines that its neighbours are divided among.
+    /// The number of engines among which its neighbours are divided.
     pub shards: usize,
 }
 
 #[derive(Clone, Debug)]
 pub struct DiskPlan {
-    /// What each step of its worker takes.
+    /// The time of each step of its worker.
     pub latency: Duration,
     pub segment_bytes: u64,
     pub memory_bytes: u64,
@@ -69,19 +69,19 @@ pub struct LinkPlan {
     pub classes: bool,
     pub standby: bool,
     pub mru_bytes: u64,
-    /// The transport buffers much: sessions are ready again before the bytes
+    /// Whether the transport has large buffers: sessions are ready again before the bytes
     /// have left.
     pub eager: bool,
-    /// Both ends probe it.
+    /// Whether both ends send beacons on it.
     pub beacons: bool,
-    /// The plan's blockages, right or wrong.
+    /// The blockages in the plan, right or wrong.
     pub planned: Vec<(Duration, Duration)>,
-    /// Its sessions are of datagrams: what is lost nobody tells, and bundles
-    /// overtake one another.
+    /// Whether its sessions carry datagrams: nobody reports losses, and bundles overtake
+    /// one another.
     pub datagrams: bool,
-    /// Of datagrams, as many are lost and as many doubled.
+    /// The percentage of datagrams that are lost, and that are duplicated.
     pub loss_percent: u64,
-    /// It lies beside another one between the same nodes.
+    /// Whether it is a second link between the same nodes.
     pub second: bool,
 }
 
@@ -105,7 +105,7 @@ pub struct MessagePlan {
     pub bytes: usize,
 }
 
-/// What an application does with its end of a stream.
+/// The actions of an application at its end of a stream.
 #[derive(Clone, Debug)]
 pub struct EndPlan {
     pub send_bytes: u64,
@@ -113,7 +113,7 @@ pub struct EndPlan {
     pub write_pause: Duration,
     pub read_bytes: usize,
     pub read_pause: Duration,
-    /// Resets after so many bytes sent or received.
+    /// The number of bytes sent or received after which it resets.
     pub reset_after: Option<u64>,
 }
 
@@ -128,8 +128,8 @@ impl Schedule {
         let mut links = Vec::new();
         let hub = if relayed {
             let mut relay = node(random, 5, false);
-            // What a smaller one does not take at once is repeated all at
-            // once a minute later, and so on.
+            // Bundles that a smaller store refuses are all repeated at once a minute
+            // later, and so on.
             relay.store_bytes = relay.store_bytes.max(128 << 10);
             relay.store_bundles = relay.store_bundles.max(64);
             nodes.push(relay);
@@ -142,9 +142,9 @@ impl Schedule {
             nodes.push(node(random, 10 + number, true));
             links.push(link(random, [hub, nodes.len() - 1]));
         }
-        // A bundle under custody must not be fragmented: beyond a relay the
-        // MRU must not be less than before it.
-        // And no node announces one that its store cannot hold.
+        // A bundle under custody must not be fragmented: beyond a relay the MRU must not
+        // be smaller than before it. And no node announces an MRU that its store cannot
+        // hold.
         let mru_bytes = random.pick(&[4_096, 10_000, 1 << 20, 1 << 30]);
         let stores = nodes.iter().map(|node| node.store_bytes - 2_048);
         let mru_bytes = stores.chain([mru_bytes]).min().unwrap_or(mru_bytes);
@@ -183,8 +183,8 @@ impl Schedule {
                 faults::disk_fails(random, place, &mut faults);
             }
         }
-        // A relay that holds custody in memory alone loses it when it stops:
-        // that is not asked of it.
+        // A relay that holds custody only in memory loses it when it stops, so it does
+        // not restart.
         let restarts = random.chance(25);
         for (place, plan) in nodes.iter().enumerate() {
             if restarts && random.chance(40) && (plan.edge || !relay_custody || plan.disk.is_some())
@@ -192,7 +192,7 @@ impl Schedule {
                 faults::restarts_of(random, place, &mut faults);
             }
         }
-        // Another source than that of the rest, as for the shards below.
+        // A separate source of randomness, as for the shards below.
         let absences = &mut Random::new(seed ^ 0x6177_6179_0000_0000);
         if terminals > 1 && absences.chance(15) {
             faults::switched_off(absences, nodes.len() - 1, &mut faults);
@@ -205,7 +205,7 @@ impl Schedule {
             }
         }
         let pushes = plans::draw(seed, &nodes, &links, &faults);
-        // Another source than that of the rest, as above.
+        // A separate source of randomness, as above.
         let paths = &mut Random::new(seed ^ 0x7061_7468_7300_0000);
         let mut policies = Vec::new();
         if paths.chance(25) {
@@ -216,8 +216,8 @@ impl Schedule {
                 ..link(paths, links[beside].ends)
             };
             links.push(second);
-            // Nodes announce a quarter of their store: a relay with two
-            // neighbours has no room for a bundle as large as nearly all of it.
+            // Nodes announce a quarter of their store: a relay with two neighbours has no
+            // room for a bundle of nearly its size.
             let least = nodes.iter().map(|node| node.store_bytes / 4).min();
             for link in &mut links {
                 link.mru_bytes = link.mru_bytes.min(least.unwrap_or(link.mru_bytes));
@@ -225,7 +225,7 @@ impl Schedule {
             faults::link_faults(paths, links.len() - 1, &mut faults);
             policies = policies_of(paths, [beside, links.len() - 1]);
         }
-        // Another source than that of the rest, which has its own seeds.
+        // A separate source of randomness, so that other draws keep their seeds.
         let shards = &mut Random::new(seed ^ 0x7368_6172_6400_0000);
         for plan in &mut nodes {
             plan.shards = shards.pick(&[1, 1, 2, 3]);
@@ -307,8 +307,8 @@ fn link(random: &mut Random, ends: [usize; 2]) -> LinkPlan {
     }
 }
 
-/// Policies over two links for some classes. None is pinned: of the nodes that
-/// have one link, some would wait for the other for ever.
+/// Policies over two links for some classes. None is pinned: a node with only one of the
+/// links might wait for the other for ever.
 fn policies_of(random: &mut Random, links: [usize; 2]) -> Vec<(Class, Policy)> {
     let uses = [
         PathUse::Bonded,
@@ -356,8 +356,7 @@ fn stream(random: &mut Random, terminal: usize) -> StreamPlan {
     let class = Class(random.between(0, u64::from(CLASSES) - 1) as u8);
     let mut ends = [end(random), end(random)];
     if class == Class::SIGNALLING {
-        // It is never paused, so a small relay takes bulk of it a bundle a
-        // minute.
+        // It never pauses, so a small relay takes one bulk bundle of it a minute.
         for end in &mut ends {
             end.send_bytes = end.send_bytes.min(5_000);
         }

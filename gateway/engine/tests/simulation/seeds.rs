@@ -1,5 +1,5 @@
-//! Which seeds a simulation runs: as many as usual from 0 on, unless the
-//! environment says otherwise.
+//! The seeds of a simulation: the usual number from 0 on, unless the environment says
+//! otherwise.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -16,8 +16,8 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().expect("a number"))
 }
 
-/// Runs each of the seeds, on as many threads as there are processors. Whether
-/// these were no fewer than usual.
+/// Runs each seed, on as many threads as there are processors. Returns whether there were
+/// at least as many seeds as usual.
 pub fn run_each(usual: u64, run: impl Fn(u64) + Sync) -> bool {
     if let Some(seed) = number("UNDERPASS_SIM_SEED") {
         run(seed);

@@ -1,4 +1,4 @@
-//! Sessions come, carry bundles, break and go.
+//! Sessions come up, carry bundles, break and go down.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::schedule::CLASSES;
 use crate::world::{Happening, World};
 
-/// Ends of a broken session look again so late whether it is.
+/// How often the ends of a broken session check whether it is broken.
 const NOTICE: Duration = Duration::from_millis(700);
 
 impl World {
@@ -25,7 +25,7 @@ impl World {
         let room = self.nodes[node].ready.get_mut(&session);
         let left = room.and_then(|room| match transfer.len() <= *room {
             true => Some(*room - transfer.len()),
-            // Nothing goes behind a long one, which goes only first.
+            // Nothing goes behind a long bundle, and a long bundle only goes first.
             false => (*room == EXPRESS_ROOM_BYTES).then_some(0),
         });
         let Some(left) = left else {
@@ -41,7 +41,7 @@ impl World {
         let taken = link.transmission_time(length);
         let delay = link.plan.delay;
         let eager = link.plan.eager;
-        // A session that is going down may not look at what comes any more.
+        // A session that is going down may ignore what arrives.
         let swallowed = self.pairs[pair].broken && self.random.chance(50);
         let flow = &mut self.pairs[pair].flows[end];
         if !swallowed {
@@ -93,7 +93,7 @@ impl World {
             );
         }
         if self.links[link].plan.datagrams {
-            // All that such a session can tell is that it has sent it.
+            // Such a session can only report that it has sent the bundle.
             let outcome = Outcome::Acknowledged;
             let to = end;
             let answer = Moving::Answer {
@@ -108,7 +108,7 @@ impl World {
         self.at(ready, Happening::Ready { pair, end });
     }
 
-    /// A node was given a datagram.
+    /// Notes that a node was given a datagram.
     fn note_order(&mut self, pair: usize, from: usize, key: u64) {
         let pair = &mut self.pairs[pair];
         if self.links[pair.link].plan.datagrams {
@@ -120,8 +120,8 @@ impl World {
         }
     }
 
-    /// When a bundle arrives that would in order at `arrival`: a datagram
-    /// never, twice, or later than those behind it.
+    /// The arrivals of a bundle that would arrive in order at `arrival`: a datagram may
+    /// arrive never, twice, or later than those behind it.
     fn arrivals(&mut self, link: usize, arrival: Duration) -> Vec<Duration> {
         let plan = &self.links[link].plan;
         let percent = plan.loss_percent;
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// Bytes of a bundle that were acknowledged when its session broke.
+    /// The bytes of a bundle that were acknowledged when its session broke.
     fn part_of(&mut self, length: u64) -> u64 {
         match self.parts.chance(50) {
             true => self.parts.next() % length,
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// Some of what is under way on a link has been acknowledged in part.
+    /// Some transfers in flight on a link have been acknowledged in part.
     pub fn note_progress(&mut self, link: usize) {
         for number in 0..self.pairs.len() {
             if self.pairs[number].link != link {
@@ -267,7 +267,7 @@ impl World {
 
     pub fn session_down(&mut self, pair: usize, end: usize) {
         let link = self.pairs[pair].link;
-        // Nobody hears of the other end's going while the link is silent.
+        // While the link is silent, nobody learns that the other end has gone.
         if self.links[link].blocked && self.pairs[pair].up[end] && self.random.chance(70) {
             self.at(self.now + NOTICE, Happening::Down { pair, end });
             return;
@@ -275,7 +275,7 @@ impl World {
         if std::mem::replace(&mut self.pairs[pair].up[end], false) {
             let node = self.node_at(pair, end);
             let id = self.pairs[pair].ids[end];
-            // A bundle may still be offered while its fellows are reported.
+            // A bundle may still be offered while others of the session are reported.
             while let Some((key, length)) = self.pairs[pair].flows[end].unfinished.pop_first() {
                 let acknowledged = self.part_of(length);
                 let outcome = Outcome::Broken { acknowledged };
@@ -295,7 +295,7 @@ impl World {
         let pair = &mut self.pairs[number];
         let link = &mut self.links[pair.link];
         if link.blocked && !pair.broken {
-            // Nobody sends a datagram again.
+            // Nobody retransmits a datagram.
             let local = matches!(moving, Moving::Answer { .. });
             match link.plan.datagrams {
                 false => return link.stalled.push(moving),

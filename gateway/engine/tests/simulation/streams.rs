@@ -1,4 +1,4 @@
-//! Streams open, are accepted, and are worked on.
+//! Streams open, are accepted, and transfer data.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl World {
                     },
                 );
             }
-            // Its node is stopped, or has as many as it may.
+            // The node is stopped, or has as many streams as it may have.
             refused => {
                 assert!(
                     !matches!(refused, Some(Err(_))) || self.is_tight(serial),
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Whether an end of the stream takes only few streams.
+    /// Whether one end of the stream takes only a few streams.
     pub fn is_tight(&self, serial: usize) -> bool {
         let stream = &self.streams[serial];
         let most = |end| self.schedule.nodes[stream.node_of(end)].max_streams;
@@ -90,8 +90,8 @@ impl World {
         let serial: usize = host[1..].parse().expect("a serial number");
         let stream = &mut self.streams[serial];
         assert_eq!(stream.plan.acceptor, node);
-        // A node that was stopped may be asked again, by an OPEN whose custody
-        // signal was lost with it and whose sender had not heard from it yet.
+        // A restarted node may be asked again, by an OPEN whose custody signal was lost
+        // with its former run and whose sender had not heard from it yet.
         let again = stream.ends[1].ended.is_some();
         assert!(
             stream.ends[1].key.is_none() && (!again || self.nodes[node].incarnation > 1),
@@ -126,7 +126,7 @@ impl World {
         let mut stream = self.streams[serial].clone();
         stream.ends[end].due = None;
         let first = stream.ends[end].written + stream.ends[end].received == 0;
-        // Events that follow find the stream as the application left it.
+        // Later events find the stream as the application left it.
         let now = self.instant();
         let peer = self.schedule.nodes[stream.node_of(1 - end)].number;
         let shard = nodes::shard_to(&self.schedule, node, peer);

@@ -1,4 +1,4 @@
-//! Another process goes on for a node: its sessions end, its run does not.
+//! Another process takes over a node: its sessions end, its run goes on.
 
 use underpass_engine::{Engine, NodeState};
 
@@ -6,12 +6,12 @@ use crate::nodes;
 use crate::schedule::HowStopped;
 use crate::world::World;
 
-/// More than any state here has.
+/// More bytes than any state here has.
 const MOST_BYTES: u64 = 1 << 30;
 
 impl World {
-    /// Another process goes on for a node, so many times at once, unless it is
-    /// off or its disk does not take what is to be there first.
+    /// Other processes take over a node, this many times in a row, unless it is off or
+    /// its disk does not take what must be written first.
     pub fn upgrade(&mut self, number: usize, times: u32) {
         if !self.nodes[number].is_up() {
             return;
@@ -46,8 +46,7 @@ impl World {
         }
     }
 
-    /// Has all come to its end that is under way within the node; whether it
-    /// has.
+    /// Completes all work in progress within the node; false if that fails.
     fn settle(&mut self, number: usize) -> bool {
         self.call_all(number, |engine, _| engine.flush_store());
         for _ in 0..100 {
@@ -84,11 +83,11 @@ impl World {
         let (stores, work) = opened.unzip();
         self.nodes[number].work = work;
         let stores = stores.unwrap_or_else(|| nodes::in_memory(&self.schedule, number));
-        // Run and nonce are those of the state.
+        // Run number and nonce come from the state.
         let config = nodes::config(&self.schedule, number, u64::MAX);
         let engines = Engine::take_over(now, &config, stores, state).expect("it agrees");
         self.nodes[number].engines = engines;
-        // What is to be done outside.
+        // Carries out the pending actions.
         self.call_all(number, |_, _| ());
         self.tell_plans(number);
         self.set_rates(number);

@@ -24,33 +24,32 @@ pub struct Node {
     /// By shard; none while it is stopped.
     pub engines: Vec<Engine>,
     pub incarnation: u64,
-    /// What outlives its process.
+    /// The part that survives its process.
     pub disk: Option<Disk>,
-    /// What writes to it, in this run.
+    /// The worker that writes to the disk, in this run.
     pub work: Option<DiskWork>,
-    /// Bytes of short bundles that sessions take which have said that they are
-    /// ready.
+    /// For sessions that are ready: the bytes of short bundles that they still take.
     pub ready: BTreeMap<SessionId, u64>,
     /// Sessions that are up, with their pair and end.
     pub sessions: BTreeMap<SessionId, (usize, usize)>,
-    /// What was offered, by the shard and its first transfer of it, with its
-    /// name and destination.
+    /// Offered bundles, by shard and first transfer there, each with its name and
+    /// destination.
     pub encoded: HashMap<(usize, u64), (Bytes, Name, u64)>,
-    /// While it is stopped: what it had custody of.
+    /// While it is stopped: the bundles that it had custody of.
     pub kept: BTreeSet<Name>,
-    /// Of its own, what its disk is known to have, or was handed on.
+    /// Its own bundles that are known to be on its disk, or were handed over.
     pub durable: BTreeSet<Name>,
     pub streams: HashMap<StreamKey, (usize, usize)>,
     /// By link.
     pub beacons: BTreeMap<usize, Endpoint>,
-    /// Deadlines served at one moment.
+    /// The time and number of the deadlines served at one moment.
     pub spun: (Duration, u32),
-    /// What shards have passed to others and these have not taken yet: by the
-    /// two shards, in order.
+    /// Messages between shards that are not taken yet: by sending and receiving shard, in
+    /// order.
     pub mailboxes: BTreeMap<(usize, usize), VecDeque<Passed>>,
 }
 
-/// What happens at its time.
+/// An event at its time.
 #[derive(Debug)]
 pub enum Happening {
     Move(Moving),
@@ -72,7 +71,7 @@ pub enum Happening {
     },
     Fault(Fault),
     DiskWork(usize),
-    /// A shard takes what another one has passed to it.
+    /// A shard takes a message of another one.
     Passed {
         node: usize,
         from: usize,
@@ -84,7 +83,7 @@ pub enum Happening {
         datagram: [u8; BEACON_BYTES],
     },
     Calm,
-    /// A plan comes.
+    /// A plan arrives.
     Push(usize),
     OpenStream(usize),
     SendMessage(usize),
@@ -98,15 +97,15 @@ pub enum Happening {
     },
 }
 
-/// Deadlines that a node may have at one moment; more is a busy loop.
+/// The most deadlines of a node at one moment; more mean a busy loop.
 const MOST_SPINS: u32 = 20;
-/// Actions that may follow one call.
+/// The most actions that may follow one call.
 const MOST_ACTIONS: usize = 20_000;
 const MOST_HAPPENINGS: u64 = 400_000;
-/// With all faults over and custody timers of at most a minute, whatever has
-/// not ended by then hangs.
+/// The end of a run in which all faults are over and custody timers are at most a minute:
+/// whatever has not ended by then hangs.
 const END: Duration = Duration::from_secs(300);
-/// Where applications have to give up what cannot come.
+/// The end of a run in which applications must give up what cannot arrive.
 const PATIENT_END: Duration = Duration::from_secs(1_800);
 
 pub struct World {
@@ -116,18 +115,18 @@ pub struct World {
     pub pairs: Vec<Pair>,
     pub streams: Vec<StreamRun>,
     pub messages: Vec<MessageRun>,
-    /// What may leave by plans: by node, and by link or for the whole of it.
+    /// What may leave by plans: by node, and by link or for the whole node.
     pub watches: BTreeMap<(usize, Option<usize>), Watch>,
     pub ledger: Ledger,
     pub now: Duration,
     pub random: Random,
-    /// How much of broken transfers was acknowledged.
+    /// Draws how much of broken transfers was acknowledged.
     pub parts: Random,
     pub calm: bool,
-    /// A digest of all that happened.
+    /// A digest of all events.
     pub trace: u64,
     pub bundles_offered: u64,
-    /// How often that happened which the schedules are there for.
+    /// How often each of the events that the schedules must produce has occurred.
     pub met: BTreeMap<&'static str, u64>,
     pub start: Instant,
     pub queue: BTreeMap<(Duration, u64), Happening>,
@@ -140,7 +139,7 @@ impl Node {
         !self.engines.is_empty()
     }
 
-    /// Whether something is under way between its shards.
+    /// Whether messages are in flight between its shards.
     pub fn is_passing(&self) -> bool {
         self.mailboxes.values().any(|passed| !passed.is_empty())
     }
@@ -230,7 +229,7 @@ impl World {
         world
     }
 
-    /// Runs until all is calm and nothing is left of what was to be carried.
+    /// Runs until it is calm and everything has been carried.
     pub fn run(&mut self) {
         while !self.is_drained()
             && let Some(at) = self.next_time()
@@ -310,7 +309,7 @@ impl World {
             .insert((at.max(self.now), self.numbers), happening);
     }
 
-    /// Something has happened so many times.
+    /// Counts an event this many times.
     pub fn count(&mut self, what: &'static str, times: u64) {
         *self.met.entry(what).or_default() += times;
     }
@@ -338,7 +337,7 @@ impl World {
         self.call(node, shard, call)
     }
 
-    /// Calls the engine of a node that has the streams with a peer.
+    /// Calls the engine of a node that owns the streams with a peer.
     pub fn call_for<R>(
         &mut self,
         node: usize,
@@ -349,7 +348,7 @@ impl World {
         self.call(node, shard, call)
     }
 
-    /// Calls an engine of a node, and does what it then wants done.
+    /// Calls an engine of a node, and carries out the actions that it then wants.
     pub fn call<R>(
         &mut self,
         node: usize,
@@ -373,7 +372,7 @@ impl World {
         Some(result)
     }
 
-    /// Another thread takes it when its turn comes.
+    /// Another thread takes the message when its turn comes.
     fn pass(&mut self, node: usize, from: usize, to: usize, passed: Passed) {
         self.count("passed", 1);
         let mailboxes = &mut self.nodes[node].mailboxes;
@@ -452,7 +451,7 @@ impl World {
             bundle::Event::StoreStalled(_)
             | bundle::Event::StoreResumed
             | bundle::Event::Restored { .. } => disk.is_some(),
-            // What a flipped bit was in; or what was passed to a shard whose
+            // The bundle was damaged by a flipped bit; or it was passed to a shard whose
             // store has filled meanwhile: its custodian still has it.
             bundle::Event::Deleted { id, reason, .. } => {
                 let passed = id.is_none() && self.schedule.nodes[node].shards > 1;

@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and what of it is planned.
+//! The faults of a run, and which of them are planned.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use underpass_store::simulated::Crash;
 use super::CLASSES;
 use crate::random::Random;
 
-/// What goes wrong with a link or a node, or is mended again.
+/// A fault of a link or a node, or its repair.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The sessions of a class break, the standby too where `all`.
+    /// The sessions of a class break, with the standby if `all`.
     Break {
         link: usize,
         class: u8,
         all: bool,
     },
-    /// Both directions fall silent.
+    /// Both directions are silent.
     Block {
         link: usize,
-        /// The engines are told, as by a plan.
+        /// Whether the engines are told, as by a plan.
         told: bool,
-        /// Sessions break meanwhile.
+        /// Whether sessions break meanwhile.
         breaks: bool,
     },
     Unblock {
         link: usize,
     },
-    /// A receiver refuses this part of transfers, percent.
+    /// A receiver refuses this percentage of transfers.
     Refuse {
         link: usize,
         side: usize,
@@ -43,8 +43,7 @@ pub enum Fault {
         how: HowStopped,
         dice: u64,
     },
-    /// A disk takes no more than so many bytes beyond what it has, or
-    /// nothing at all.
+    /// A disk takes only this many bytes beyond its contents, or nothing at all.
     DiskFails {
         node: usize,
         room_bytes: Option<u64>,
@@ -55,35 +54,35 @@ pub enum Fault {
     Start {
         node: usize,
     },
-    /// Another process goes on for a node, and another for that one, so many
-    /// times at once.
+    /// Another process takes over a node, and another one that node, this many times in a
+    /// row.
     Upgrade {
         node: usize,
         times: u32,
     },
 }
 
-/// How a node ends.
+/// The way in which a node ends.
 #[derive(Clone, Copy, Debug)]
 pub enum HowStopped {
-    /// It writes what is to be written first.
+    /// The node first writes everything that is to be written.
     InOrder,
     Crash {
         crash: Crash,
-        /// In the midst of a write.
+        /// Whether it is in the middle of a write.
         torn: bool,
-        /// A bit on the disk is another one afterwards.
+        /// Whether a bit on the disk is flipped afterwards.
         flip: bool,
     },
 }
 
-/// A node stops and comes back, once or some times in a row.
+/// A node stops and restarts, once or several times in a row.
 pub fn restarts_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
     let times = random.pick(&[1, 1, 3]);
     let flips = random.chance(10);
     let mut back = Duration::ZERO;
     for _ in 0..times {
-        // The last stop is before the calm.
+        // The last stop comes before the calm.
         let at = back + random.ms(100, 14_000 / times);
         let how = match random.chance(25) {
             true => HowStopped::InOrder,
@@ -100,7 +99,7 @@ pub fn restarts_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration,
     }
 }
 
-/// A node is upgraded in place once or some times.
+/// A node is upgraded in place, once or several times.
 pub fn upgrades_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
     for _ in 0..random.pick(&[1, 2, 5]) {
         let times = random.pick(&[1, 1, 2]);
@@ -109,7 +108,7 @@ pub fn upgrades_of(random: &mut Random, node: usize, faults: &mut Vec<(Duration,
     }
 }
 
-/// A vehicle is switched off for most of the time, unless it restarts anyway.
+/// A vehicle is off most of the time, unless it restarts anyway.
 pub fn switched_off(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
     let of_node = |(_, fault): &(Duration, Fault)| {
         let at = match fault {
@@ -128,7 +127,7 @@ pub fn switched_off(random: &mut Random, node: usize, faults: &mut Vec<(Duration
     faults.push((random.ms(15_000, 19_000), Fault::Start { node }));
 }
 
-/// A disk is full, or broken, for a time.
+/// A disk is full, or fails, for some time.
 pub fn disk_fails(random: &mut Random, node: usize, faults: &mut Vec<(Duration, Fault)>) {
     let at = random.ms(0, 8_000);
     let room_bytes = random.chance(70).then(|| random.between(0, 100_000));
@@ -137,8 +136,8 @@ pub fn disk_fails(random: &mut Random, node: usize, faults: &mut Vec<(Duration, 
     faults.push((mended, Fault::DiskMended { node }));
 }
 
-/// What is planned of a link's blockages: some are foreseen as they will be,
-/// some early, late or not at all, and some never come.
+/// The planned blockages of a link: some are predicted correctly, some too early, too
+/// late or not at all, and some never come.
 pub fn planned(
     random: &mut Random,
     number: usize,
