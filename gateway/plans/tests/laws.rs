@@ -1,4 +1,4 @@
-//! Laws of plans and of the order in which they hold.
+//! Laws of plans and of the order in which they come into force.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn document(version: u64, start_ms: u64, lines: &[Parts]) -> Value {
         let mut at = start_ms;
         let mut segments = Vec::new();
         for (place, (length, kbps, blocked)) in parts.iter().enumerate() {
-            // The last one reaches to the plan's end.
+            // The last segment lasts until the plan's end.
             let end = match place + 1 == parts.len() {
                 true => start_ms + longest,
                 false => at + length,
@@ -119,7 +119,7 @@ proptest! {
     ) {
         let mut schedule = Schedule::default();
         let mut now_ms = 0;
-        // The one that holds, and the one that will, as (version, start).
+        // The plan in force and the next one, as (version, start).
         let mut current: Option<(u64, u64)> = None;
         let mut next: Option<(u64, u64)> = None;
         for (version, start, pause) in steps {

@@ -1,4 +1,4 @@
-//! The vectors that the control service's tests share.
+//! The vectors that this crate shares with the control service's tests.
 
 use serde_json::{Value, json};
 use underpass_plans::{Plan, Schedule};
@@ -8,7 +8,7 @@ fn vectors(text: &str) -> Vec<Value> {
     document["plans"].as_array().unwrap().clone()
 }
 
-/// What a reader finds, as the vectors have it: a line for each terminal.
+/// What a reader finds in a plan, in the form of the vectors: a line for each terminal.
 fn read(plan: &Plan) -> Value {
     let mut lines = Vec::new();
     for line in plan.lines() {

@@ -1,6 +1,6 @@
-//! A terminal's certificate is renewed through whatever happens on the way: the
-//! real authority, a terminal's real folder and the hub's desk, in virtual time
-//! over a link that blocks, a hub and a service that are killed.
+//! A terminal's certificate is renewed in spite of faults: the real authority, a
+//! terminal's real folder and the hub's desk, in virtual time, over a link that blocks,
+//! with a hub and a service that are killed.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const INTERVAL: Duration = Duration::from_secs(600);
 const ONE_WAY: Duration = Duration::from_millis(300);
 
-/// From when to when something does not work, since the start.
+/// Intervals during which something does not work, since the start.
 type Faults = Vec<(Duration, Duration)>;
 
 fn works(faults: &Faults, at: Duration) -> bool {
@@ -30,19 +30,19 @@ fn works(faults: &Faults, at: Duration) -> bool {
 
 #[derive(Default)]
 struct Trouble {
-    /// Nothing leaves on the hop; custody keeps it.
+    /// Nothing leaves on the hop; custody keeps the messages.
     blocked: Faults,
     /// The service does not answer.
     away: Faults,
-    /// The service is killed at its answer: the authority has signed.
+    /// The service is killed while it answers: the authority has signed.
     answers_lost: Faults,
-    /// The hub is killed: what its memory has is lost.
+    /// The hub is killed: it loses what it has in memory.
     hub_killed: Vec<Duration>,
-    /// Each message comes twice, as after a restart.
+    /// Each message arrives twice, as after a restart.
     twice: bool,
 }
 
-/// The way of messages: under custody, so late and perhaps twice, but not lost.
+/// A hop under custody: messages arrive late and perhaps twice, but are not lost.
 struct Hop<T> {
     on_way: Vec<(Duration, T)>,
 }
@@ -79,7 +79,7 @@ struct World {
     desk: Desk,
     up: Hop<Vec<u8>>,
     down: Hop<Vec<u8>>,
-    /// When the terminal has asked, and when it has got a certificate.
+    /// The times when the terminal asked, and when it got a certificate.
     asked: Vec<Duration>,
     taken: Vec<Duration>,
     issued: Vec<Duration>,
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// What happens from `from` on until `until`, at each `step`.
+    /// Runs from `from` to `until` in steps of `step`.
     fn run(&mut self, from: Duration, until: Duration, step: Duration) {
         let mut now = from;
         let mut ask_at = from;
@@ -169,7 +169,7 @@ impl World {
         if is_due {
             self.asked.push(now);
         }
-        // In the place of the one before, if that has not left.
+        // It replaces the message before, if that has not left.
         if !works(&self.trouble.blocked, now) {
             self.up.on_way.clear();
         }
@@ -248,7 +248,7 @@ impl World {
         self.refused += usize::from(answer.refused.is_some());
     }
 
-    /// The terminal has the certificate that the authority has issued last.
+    /// Whether the terminal has the certificate that the authority issued last.
     fn agrees(&self) -> bool {
         let folder = self.hub.with_file_name(NODE.to_string());
         let [own, issued] =
@@ -284,7 +284,7 @@ fn a_service_that_is_away_for_a_week_costs_no_more_than_the_week() {
     let (from, back) = (DUE - HOUR, DUE + 2 * DAY);
     let mut world = World::new(Trouble {
         away: vec![(from, back)],
-        // A day's certificates leave three: the hub is restarted in them.
+        // Three of the nine days are left then; the hub is restarted within them.
         hub_killed: vec![DUE + DAY],
         ..Trouble::default()
     });
@@ -330,7 +330,7 @@ fn a_revocation_reaches_a_terminal_behind_a_blockage_while_the_service_is_away()
     world.authority.issue(11, 9, world.start).unwrap();
     let serials = world.authority.revoke(11, world.start).unwrap();
     let (list, _) = revocation_list(&world.hub.join("../..")).unwrap().unwrap();
-    // The hub has it from an operator, or had it before.
+    // The hub got it from an operator, or had it already.
     replace_revocation_list(&world.hub, &list).unwrap();
     world.run(Duration::ZERO, 21 * MINUTE, SECOND);
     let revoked = Credentials::load(&world.terminal).unwrap().revoked;

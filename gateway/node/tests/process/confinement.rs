@@ -1,4 +1,4 @@
-//! What a running node may still do.
+//! The privileges of a running node.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::node::{HUB, Node, edge};
 
-/// Of a hub whose sessions would like a congestion control of its own.
+/// For a hub whose sessions use a congestion control of its own if they can.
 const SESSIONS: &str = r#"
 [tcp]
 congestion_control = ["hybla_dama", "cubic"]
@@ -24,12 +24,12 @@ const NET_BIND_SERVICE: u64 = 1 << 10;
 const PERFMON: u64 = 1 << 38;
 const BPF: u64 = 1 << 39;
 
-/// What a status says, none of a thread that has ended.
+/// The text of a status file; none if its thread has ended.
 fn told(status: &Path) -> Option<String> {
     match fs::read_to_string(status) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
-        // The thread has ended since its file was opened.
+        // The thread has ended since the file was opened.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
         Err(error) => panic!("{}: {error}", status.display()),
     }
@@ -45,7 +45,7 @@ fn mask(text: &str, name: &str) -> u64 {
     u64::from_str_radix(&field(text, name), 16).unwrap()
 }
 
-/// The status of each thread of a process; some may end at any time.
+/// The status of each thread of a process; some threads may end at any time.
 fn threads(id: u32) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).unwrap();
     tasks
@@ -53,7 +53,7 @@ fn threads(id: u32) -> Vec<String> {
         .collect()
 }
 
-/// That every thread has these capabilities in every set, and can gain none.
+/// Asserts that every thread has just these capabilities in every set, and can gain none.
 fn assert_has(id: u32, capabilities: u64) {
     let threads = threads(id);
     assert!(threads.len() > 1);
@@ -69,7 +69,7 @@ fn assert_has(id: u32, capabilities: u64) {
     }
 }
 
-/// The helpers that `id` has started.
+/// The helper processes that `id` has started.
 fn helpers(id: u32) -> Vec<u32> {
     children(id, "privileged-helper")
 }
@@ -114,7 +114,7 @@ fn a_hub_keeps_what_its_sockets_need_and_its_helper_the_rest() {
     for part in [r#""capabilities":["CAP_NET_ADMIN"]"#, r#""helper":true"#] {
         assert!(status.body.contains(part), "no {part} in {}", status.body);
     }
-    // Where they can be loaded, the controls are.
+    // The controls are loaded if they can be.
     let log = node.log();
     assert!(log.contains("congestion control whom"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! The count of starts, where it cannot be kept.
+//! The count of starts, if it cannot be saved.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The log is not what a node lives by.
+//! A node does not depend on its log.
 
 use std::os::unix::fs::symlink;
 

@@ -1,5 +1,5 @@
-//! Claims about the running program: what it leaves on the disk, who may ask
-//! it what, what it may do, what it goes on without.
+//! Claims about the running program: what it leaves on disk, who may ask it what, what it
+//! may do, and what it can do without.
 
 mod confinement;
 mod count_of_starts;

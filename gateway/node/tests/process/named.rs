@@ -1,4 +1,4 @@
-//! Nodes that have names of the dtn scheme, and their applications.
+//! Nodes with names of the dtn scheme, and their applications.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -86,7 +86,7 @@ fn applications_of_two_nodes_reach_each_other_by_name() {
     let terminal = Node::start(&TERMINAL.replace("PORT", &port), |_| {});
     terminal.until("had a session", |node| node.log().contains("session up"));
 
-    // The echo answers from the endpoint that was asked, to a name and a number.
+    // The echo answers from the endpoint that was addressed, a name or a number.
     for service in ["incoming", "40"] {
         let shown = bp(
             &terminal,
@@ -96,7 +96,7 @@ fn applications_of_two_nodes_reach_each_other_by_name() {
         assert!(by_name, "{shown}\n{}", hub.log());
     }
 
-    // Who delivers it reports that to the name which has sent it.
+    // The delivering node reports to the name that has sent the bundle.
     let mut receiver = command(&terminal, "receive --service incoming --count 1 --folder");
     let folder = terminal.path().join("received");
     let receiver = receiver.arg(&folder).spawn().unwrap();
@@ -110,16 +110,16 @@ fn applications_of_two_nodes_reach_each_other_by_name() {
     let name = told.trim().rsplit(": ").next().unwrap();
     assert_eq!(fs::read(name).unwrap(), b"underpass bp trace");
 
-    // What is for the node itself is delivered without a report.
+    // A bundle to the node itself is delivered without a report.
     let shown = bp(&terminal, "trace --service incoming --timeout 60 ipn:10.41");
     assert!(shown.contains("ipn:10.41: delivered"), "{shown}");
 
-    // Nobody has this service, and the node says so.
+    // Nobody has this service, and the node reports that.
     let refused = command(&terminal, "receive --service other --timeout 1").output();
     let refused = text(&refused.unwrap());
     assert!(refused.contains("applications.services"), "{refused}");
 
-    // Another name is in force after a reload.
+    // A reload puts another name in force.
     let path = hub.path().join("node.toml");
     let changed = fs::read_to_string(&path).unwrap();
     fs::write(&path, changed.replace("\"ground\"", "\"station\"")).unwrap();

@@ -1,4 +1,4 @@
-//! A node as a process of its own, on the loopback.
+//! A node in a process of its own, on the loopback.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ role = "hub"
 state_dir = "@/state"
 "#;
 
-/// What it may go on with: a listener, and a terminal that may come to it.
+/// A possible rest of it: a listener, and a terminal that may connect.
 pub const LISTENER: &str = r#"
 [[listener]]
 name = "sat"
@@ -38,8 +38,7 @@ listen = "127.0.0.1:0"
 node = 10
 "#;
 
-/// What it may go on with instead: a listener for clients at a port of the
-/// loopback, and no sessions.
+/// Another possible rest of it: a client listener at a loopback port, and no sessions.
 pub fn edge(port: u16) -> String {
     format!(
         r#"
@@ -53,10 +52,10 @@ address = "127.0.0.1:{port}"
     )
 }
 
-/// A running node; it is killed when this is dropped.
+/// A running node; dropping it kills the process.
 pub struct Node {
     child: Child,
-    /// The process that goes on for it.
+    /// The process that has taken it over.
     next: Option<u32>,
     folder: TempDir,
 }
@@ -68,15 +67,15 @@ pub struct Answer {
 }
 
 impl Node {
-    /// Starts a node with the umask 000 and waits until its local API answers
-    /// at `@/run/api.sock`. `prepare` is given its folder, which `@` stands
-    /// for in `config`.
+    /// Starts a node with the umask 000 and waits until its local API answers at
+    /// `@/run/api.sock`. `prepare` gets the node's folder, for which `@` stands in
+    /// `config`.
     pub fn start(config: &str, prepare: impl FnOnce(&Path)) -> Node {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().to_str().unwrap();
         std::fs::write(folder.path().join("node.toml"), config.replace('@', at)).unwrap();
         prepare(folder.path());
-        // A name of its own, that a test may have another program at.
+        // A path of its own, so that a test may put another program there.
         let program = folder.path().join("underpass");
         if std::fs::hard_link(PROGRAM, &program).is_err() {
             copy_program(Path::new(PROGRAM), &program);
@@ -90,7 +89,7 @@ impl Node {
         node
     }
 
-    /// Starts it again after it has ended.
+    /// Starts the node again after it has ended.
     pub fn start_again(&mut self) {
         self.child = spawn(self.path());
         self.wait();
@@ -106,7 +105,7 @@ impl Node {
         }
     }
 
-    /// Has the program at its path go on for it.
+    /// Makes the program at its path take it over.
     pub fn upgrade(&mut self) {
         let answer = self.ask("POST", "/v1/upgrade", "");
         assert_eq!(answer.status, 200, "{}\n{}", answer.body, self.log());
@@ -114,8 +113,8 @@ impl Node {
         self.next = Some(digits.parse().unwrap());
     }
 
-    /// The process that has it is the one of the last line with `words` in its
-    /// log.
+    /// From now on its process is the one that the last line with `words` of its log
+    /// names.
     pub fn goes_on_as(&mut self, words: &str) {
         let log = self.log();
         let line = log.lines().rfind(|line| line.contains(words)).unwrap();
@@ -125,7 +124,7 @@ impl Node {
         self.next = Some(digits.parse().unwrap());
     }
 
-    /// Kills the process that has it.
+    /// Kills its present process.
     pub fn kill(&mut self) {
         let id = self.id();
         match self.next.take() {
@@ -133,12 +132,12 @@ impl Node {
             Some(_) => {
                 let next = Pid::from_raw(i32::try_from(id).unwrap());
                 let _ = kill(next, Signal::SIGKILL);
-                // The former one has nothing left to do.
+                // The former process has nothing left to do.
                 let _ = self.child.kill();
             }
         }
         let _ = self.child.wait();
-        // Its files are closed, and its addresses free.
+        // Its files are then closed, and its addresses free.
         let started = Instant::now();
         while !is_gone(id) {
             assert!(started.elapsed() < PATIENCE, "{id} is still there");
@@ -147,7 +146,7 @@ impl Node {
         let _ = std::fs::remove_file(self.socket());
     }
 
-    /// Where its program is.
+    /// The path of its program.
     pub fn program(&self) -> PathBuf {
         self.path().join("underpass")
     }
@@ -156,7 +155,7 @@ impl Node {
         UnixStream::connect(self.socket()).is_ok()
     }
 
-    /// Its process.
+    /// The id of its process.
     pub fn id(&self) -> u32 {
         self.next.unwrap_or_else(|| self.child.id())
     }
@@ -170,7 +169,7 @@ impl Node {
         self.path().join("run/api.sock")
     }
 
-    /// What it has logged, at most a MiB.
+    /// Its log, at most 1 MiB.
     pub fn log(&self) -> String {
         let log = File::open(self.path().join("log")).unwrap();
         let mut text = String::new();
@@ -178,7 +177,7 @@ impl Node {
         text
     }
 
-    /// Asks its local API.
+    /// Sends a request to its local API.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
         let mut socket = UnixStream::connect(self.socket()).unwrap();
         write!(
@@ -218,29 +217,29 @@ impl Drop for Node {
     }
 }
 
-/// A port of the loopback that nobody else is given: a socket stays bound to it, and listens at
-/// nothing. Whoever asks for the port by its number, to use it again, gets it.
+/// A loopback port that nobody else is given: a socket stays bound to it without
+/// listening. A program that asks for the port by its number gets it.
 pub fn free_port() -> u16 {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     socket.bind(&any.into()).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
-    // For as long as this process lives.
+    // The socket stays for as long as this process lives.
     std::mem::forget(socket);
     address.port()
 }
 
-/// Copies a program in a process of its own. If this one wrote it, another test might start a
-/// process meanwhile, which has the file open for writing until it runs its own program; until
-/// then the kernel does not run this one (ETXTBSY).
+/// Copies a program in a process of its own. If this process wrote the copy, a process
+/// that another test starts meanwhile would have the file open for writing until it runs
+/// its own program; until then the kernel refuses to run the copy (ETXTBSY).
 pub fn copy_program(from: &Path, to: &Path) {
     let mut copy = Command::new("cp");
     copy.arg("--preserve=mode").arg(from).arg(to);
     assert!(copy.status().unwrap().success());
 }
 
-/// Whether no thread of a process that was killed is left; nobody may have taken note of its end.
+/// Whether no thread of a killed process is left; perhaps nobody has waited for it yet.
 fn is_gone(id: u32) -> bool {
     let folder = PathBuf::from(format!("/proc/{id}"));
     let Ok(status) = std::fs::read_to_string(folder.join("status")) else {
@@ -250,7 +249,7 @@ fn is_gone(id: u32) -> bool {
     threads <= 1 && status.contains("State:\tZ")
 }
 
-/// Starts the program that is in a folder; its log goes on.
+/// Starts the program in a folder; its log is continued.
 fn spawn(folder: &Path) -> Child {
     let mut log = OpenOptions::new();
     let log = log

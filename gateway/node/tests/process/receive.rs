@@ -1,4 +1,4 @@
-//! `underpass bp receive` as its user sees it.
+//! `underpass bp receive` as its users see it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,11 +18,11 @@ use crate::node::PROGRAM;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The socket of applications, as a client sees it.
+/// The applications' socket, with the test in the role of the node.
 struct Desk(UnixStream);
 
 impl Desk {
-    /// Gives a client its service.
+    /// Accepts a client and gives it its service.
     fn open(listener: &UnixListener) -> Desk {
         let mut desk = Desk(listener.accept().unwrap().0);
         let hello = json!({
@@ -46,7 +46,7 @@ impl Desk {
         self.0.write_all(&frame).unwrap();
     }
 
-    /// What the client says next, which has no payload; its `id`.
+    /// The client's next request, which has no payload; returns its `id`.
     fn hear(&mut self, kind: &str) -> Value {
         let mut lengths = [0; 8];
         self.0.read_exact(&mut lengths).unwrap();
@@ -67,7 +67,7 @@ fn receiving(socket: &Path) -> Command {
     command
 }
 
-/// Waits for its end.
+/// Waits until the client has ended.
 fn ended(mut child: Child) -> ExitStatus {
     let begun = Instant::now();
     loop {
@@ -119,7 +119,8 @@ fn a_bundle_that_nobody_is_told_of_is_not_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("applications.sock");
     let listener = UnixListener::bind(&socket).unwrap();
-    // Not a pipe: a process that another test starts at this moment has its reader open, too.
+    // Not a pipe: a process that another test starts at this moment would also have its
+    // reader open.
     let (reader, output) = UnixStream::pair().unwrap();
     let mut command = receiving(&socket);
     command.arg("--json").stdout(OwnedFd::from(output));

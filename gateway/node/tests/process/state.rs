@@ -1,4 +1,4 @@
-//! Only its owner may read what a node keeps.
+//! Only the owner may read a node's files.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -46,8 +46,8 @@ url = "http://127.0.0.1:9"
 token_file = "@/token"
 "#;
 
-/// All files and folders below and including `folder`, with their modes. Those
-/// that are renamed while they are listed are left out: the new name is there.
+/// All files and folders below and including `folder`, with their modes. Files that are
+/// renamed during the listing appear under the new name only.
 fn modes(folder: &Path) -> Vec<(PathBuf, u32)> {
     let mut found = vec![(folder.to_owned(), mode(folder).unwrap())];
     for entry in fs::read_dir(folder).unwrap() {
@@ -69,7 +69,7 @@ fn mode(path: &Path) -> Option<u32> {
     }
 }
 
-/// That `folder` is its owner's alone, and has all of `names` in it.
+/// Asserts that `folder` is private to its owner, and has all of `names` in it.
 fn assert_private(folder: &Path, names: &[&str]) {
     let found = modes(folder);
     for (path, mode) in &found {

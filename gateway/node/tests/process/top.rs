@@ -1,4 +1,4 @@
-//! `underpass top` on a real terminal, before a node that comes and goes.
+//! `underpass top` on a real terminal, with a node that comes and goes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ fn hub() -> Node {
     Node::start(&[HUB, LISTENER].concat(), |_| {})
 }
 
-/// It runs on a terminal whose output is gathered.
+/// The program on a terminal whose output is collected.
 struct Top {
     child: Child,
     pty: OpenptyResult,
@@ -59,7 +59,7 @@ impl Top {
         String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
     }
 
-    /// Waits until `text` was drawn after what was drawn before `from`.
+    /// Waits until `text` is drawn, at or after the output's offset `from`.
     fn until(&self, from: usize, text: &str) {
         let started = Instant::now();
         while !self
@@ -77,7 +77,7 @@ impl Top {
         master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for its end; the terminal has to be as it was.
+    /// Waits for its end; the terminal must be in its original state.
     fn ends_well(mut self) {
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         let flags = tcgetattr(&self.pty.slave).unwrap().local_flags;

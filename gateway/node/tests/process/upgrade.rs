@@ -1,4 +1,4 @@
-//! Another process goes on for a node, while clients are served.
+//! Another process takes over a node while clients are served.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -73,15 +73,16 @@ protocol = "http"
 address = "127.0.0.1:HTTP"
 "#;
 
-/// Of each transfer.
+/// The bytes of each transfer.
 const BYTES: usize = 5 * PART;
-/// A part of one: at 16 Mbit/s those of all transfers take about a second.
+/// A part of a transfer: at 16 Mbit/s the parts of all transfers take about a second.
 const PART: usize = 700_000;
 
-/// Of a hub and a terminal: each of the four default classes has one, and a standby.
+/// Of a hub and a terminal: each of the four default classes has one session and a
+/// standby.
 const SESSIONS: usize = 8;
 
-/// What the former process logs of the one that goes on.
+/// What the former process logs about the one that takes over.
 const GOES_ON: &str = "another process goes on process=";
 
 fn content(bytes: usize) -> Vec<u8> {
@@ -90,7 +91,7 @@ fn content(bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// How many parts may be sent: so a test has bytes under way when it wants to.
+/// How many parts may be sent: so a test decides when bytes are in transit.
 #[derive(Clone, Default)]
 struct Gate(Arc<AtomicUsize>);
 
@@ -111,7 +112,7 @@ impl Gate {
     }
 }
 
-/// Serves "GET" with the content, by HTTP too, and "PUT" with what it got.
+/// Answers "GET" with the content, also over HTTP, and "PUT" with what it received.
 fn origin(gate: &Gate) -> u16 {
     let gate = gate.clone();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -167,7 +168,7 @@ impl World {
         World::with(durability, "")
     }
 
-    /// With more tables of the terminal's configuration.
+    /// The same, with more tables in the terminal's configuration.
     fn with(durability: &str, tables: &str) -> World {
         let (port, socks, http) = (free_port(), free_port(), free_port());
         let filled = |text: &str| {
@@ -232,7 +233,7 @@ impl World {
         })
     }
 
-    /// By the HTTP proxy: its parser has the connection.
+    /// A transfer through the HTTP proxy, whose parser has the connection.
     fn exchange(&self) -> JoinHandle<bool> {
         let mut socket = TcpStream::connect(("127.0.0.1", self.http)).unwrap();
         socket
@@ -270,7 +271,7 @@ impl World {
         )
     }
 
-    /// Lets the transfers come to their ends, whole.
+    /// Lets the transfers complete, and checks that they are whole.
     fn assert_whole(&self, transfers: Vec<JoinHandle<bool>>) {
         self.gate.open(BYTES / PART);
         for (number, transfer) in transfers.into_iter().enumerate() {
@@ -284,12 +285,13 @@ impl World {
     }
 }
 
-/// Time for some of what may be sent to be sent.
+/// Time to send some of what may be sent.
 fn pause() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
-/// Every upgrade so far of this node had sessions with all peers beforehand.
+/// Asserts that in every upgrade of this node so far, sessions with all peers came up
+/// beforehand.
 fn assert_met(node: &Node, upgrades: usize) {
     let log = node.log();
     let met = log
@@ -314,7 +316,7 @@ fn goes_on(durability: &str) {
         assert_ne!(world.hub.id(), before.0);
         assert_ne!(world.terminal.id(), before.1);
     }
-    // One that is begun by the last processes.
+    // One transfer begins with the last processes.
     let late = world.download();
     world.assert_whole(transfers);
     world.assert_whole(vec![late]);
@@ -338,7 +340,7 @@ fn so_they_do_with_custody_on_a_disk() {
     goes_on("disk");
 }
 
-/// Replaces the program of a node, as an installation does.
+/// Replaces a node's program, as an installation does.
 fn install(node: &Node, program: &[u8]) {
     use std::os::unix::fs::PermissionsExt;
     let path = node.program();
@@ -377,19 +379,19 @@ fn what_does_not_come_up_changes_nothing() {
             answer.body,
             hub.log()
         );
-        // The connection of the local API may be closing still.
+        // The connection of the local API may still be closing.
         hub.until("closed what it had opened", |hub| {
             descriptors(hub.id()) <= before + 8
         });
     };
-    // It refuses at once, and when it has the state.
+    // It refuses at once, and also once it has the state.
     reconfigure(hub, "number = 1\n", "number = 2\n");
     asked("node.number has changed");
     reconfigure(hub, "number = 2\n", "number = 1\n");
     reconfigure(hub, "shards = 2", "shards = 3");
     asked("more or fewer shards");
     reconfigure(hub, "shards = 3", "shards = 2");
-    // It is not there, ends, or says something else.
+    // The next program is missing, ends, or answers something else.
     fs::remove_file(hub.program()).unwrap();
     asked("does not start");
     install(hub, b"#!/bin/sh\nexit 1\n");
@@ -431,7 +433,7 @@ fn a_process_that_is_killed_after_it_went_on_leaves_custody_to_the_next() {
     world.hub.start_again();
     world.gate.open(BYTES / PART);
     for transfer in transfers {
-        // Streams end with their process, and are not taken for whole.
+        // Streams end with their process, and do not count as complete.
         let _ = transfer.join();
     }
     let more = world.transfers();
@@ -440,7 +442,7 @@ fn a_process_that_is_killed_after_it_went_on_leaves_custody_to_the_next() {
 
 #[test]
 fn a_stranger_can_neither_have_a_node_taken_over_nor_give_one() {
-    // Standard input is no socket.
+    // Standard input is not a socket.
     let node = Node::start(
         &HUB.replace("PORT", "0")
             .replace("DURABILITY", "memory")
@@ -455,7 +457,7 @@ fn a_stranger_can_neither_have_a_node_taken_over_nor_give_one() {
         .output()
         .unwrap();
     assert!(!run.status.success());
-    // It is one, and says what no node says.
+    // It is a socket, and sends what no node sends.
     let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut child = std::process::Command::new(node.program())
         .args(["run", "--take-over", "--config"])
@@ -485,7 +487,7 @@ fn the_next_process_has_no_file_open_that_it_does_not_need() {
     world.assert_whole(vec![download]);
 }
 
-/// A signal to the process that has a node.
+/// Sends a signal to a node's process.
 fn send_signal(node: &Node, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(node.id()).unwrap()), signal).unwrap();
 }
@@ -529,7 +531,7 @@ fn a_daemon_is_served_by_the_process_that_goes_on() {
     world.terminal.upgrade();
     assert_met(&world.terminal, 1);
     let _second = next();
-    // What was written there before it was left.
+    // What was written there before the upgrade was kept.
     first.read_to_end(&mut Vec::new()).unwrap();
     world.assert_whole(transfers);
 }
@@ -560,7 +562,8 @@ fn a_signal_has_another_process_go_on() {
 #[test]
 fn a_handshake_that_is_half_done_goes_on() {
     let mut world = World::new("memory");
-    // One has said nothing; one has to ask yet; one is in the middle of that.
+    // One connection has sent nothing, one has still to ask, and one is in the middle of
+    // that.
     let mut begun: Vec<TcpStream> = (0..3)
         .map(|_| TcpStream::connect(("127.0.0.1", world.socks)).unwrap())
         .collect();

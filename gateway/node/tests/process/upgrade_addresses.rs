@@ -1,4 +1,4 @@
-//! Another process goes on for a node whose addresses have changed.
+//! Another process takes over a node whose addresses have changed.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -30,15 +30,15 @@ fn an_address_that_is_taken_leaves_the_node_to_the_process_that_has_it() {
         TcpStream::connect(format!("127.0.0.1:{own}")).unwrap();
         answer.body
     };
-    // The address of a listener is somebody else's.
+    // Another program has the listener's address.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("127.0.0.1:{}", port_of(&taken));
     reconfigure(&node, &format!("127.0.0.1:{own}"), &address);
     assert!(refused(&node).contains(&address));
-    // It is the running process' own, by another name.
+    // The address is the running process's own, in another form.
     reconfigure(&node, &address, &format!("0.0.0.0:{own}"));
     assert!(refused(&node).contains("0.0.0.0"));
-    // So is a path of the file system.
+    // A path in the file system can be taken in the same way.
     let socket = node.path().join("run/taken.sock");
     let _taken = UnixListener::bind(&socket).unwrap();
     let address = format!("127.0.0.1:{own}");
@@ -46,7 +46,7 @@ fn an_address_that_is_taken_leaves_the_node_to_the_process_that_has_it() {
     reconfigure(&node, "run/api.sock", "run/taken.sock");
     assert!(refused(&node).contains("taken.sock"));
     reconfigure(&node, "run/taken.sock", "run/api.sock");
-    // One that is free is the next process', and all others stay what they are.
+    // The next process gets a free address, and keeps all others.
     let changed = format!("127.0.0.1:{other}");
     reconfigure(&node, &address, &changed);
     node.upgrade();

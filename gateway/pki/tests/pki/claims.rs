@@ -1,4 +1,4 @@
-//! What each verb promises.
+//! The promises of each command.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -113,7 +113,7 @@ fn revocation_finds_every_certificate_of_the_node_and_no_other() {
     let mut expected = [first.serial, second.serial];
     expected.sort();
     assert_eq!(revoked, expected);
-    // The other node's folder knows.
+    // The other node's folder has it.
     let credentials = Credentials::load(&other.dir).unwrap();
     assert!(credentials.revoked.iter().eq(expected.iter()));
     assert!(

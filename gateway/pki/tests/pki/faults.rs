@@ -1,4 +1,4 @@
-//! Wrong requests and damaged folders: each is refused with what to do.
+//! Invalid requests and damaged folders: each is refused with advice.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -79,7 +79,7 @@ fn key_that_everybody_can_read_is_refused() {
             .to_string()
             .contains(&format!("chmod 600 {}", key.display()))
     );
-    // A group may: that is how container secrets come.
+    // A group may read it: container secrets are like that.
     fs::set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
     Credentials::load(&folder).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What the certificates say, read by others.
+//! The contents of the certificates, read by other libraries.
 
 use std::path::Path;
 use std::process::Command;

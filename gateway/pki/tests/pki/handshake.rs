@@ -45,7 +45,7 @@ fn server(dir: &Path) -> ServerConfig {
     server_config(verifier, credentials, Arc::new(DefaultTimeProvider)).unwrap()
 }
 
-/// A server that checks by the rules of the Web, with the signed list.
+/// A server that verifies by the rules of the Web, with the signed list.
 fn web_server(dir: &Path) -> ServerConfig {
     let Credentials {
         chain, key, roots, ..
@@ -67,7 +67,7 @@ fn web_server(dir: &Path) -> ServerConfig {
         .unwrap()
 }
 
-/// Exchanges records until nobody has more to say.
+/// Exchanges records until neither side has more to send.
 fn shake_hands(
     client: ClientConfig,
     server: ServerConfig,

@@ -1,4 +1,4 @@
-//! The authority on a disk, and its certificates in use.
+//! The authority on disk, and its certificates in use.
 
 mod claims;
 mod faults;
@@ -14,7 +14,7 @@ use underpass_pki::{Authority, Issued};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// An authority that exists as long as its folder.
+/// An authority that exists only as long as its folder.
 fn authority() -> (TempDir, Authority) {
     let dir = TempDir::new().unwrap();
     let authority = Authority::init(

@@ -1,4 +1,4 @@
-//! Nodes that make their own keys.
+//! Nodes that generate their own keys.
 
 use std::fs;
 use std::time::SystemTime;
@@ -48,7 +48,7 @@ fn the_same_key_gets_the_same_certificate_until_half_of_it_is_over() {
     let now = SystemTime::now();
     let first = authority.sign(7, &request(&key, 7), 100, now).unwrap();
     assert!(first.is_new);
-    // Signed anew, the request is another text.
+    // Signed again, the request is a different text.
     let again = authority.sign(7, &request(&key, 7), 100, now + DAY);
     let again = again.unwrap();
     assert_eq!(
@@ -84,7 +84,7 @@ fn another_key_number_or_signature_gets_nothing() {
     assert!(matches!(refused, PkiError::OtherNode { named: 7, node: 8 }));
     authority.sign(7, &request(&own, 7), 10, now).unwrap();
     for (request, at) in [
-        // Without a certificate of the number there is nothing to renew.
+        // Without a certificate for the number there is nothing to renew.
         (request(&other, 7), now),
         (request(&own, 8), now),
         (request(&own, 7), now + 11 * DAY),
@@ -93,7 +93,7 @@ fn another_key_number_or_signature_gets_nothing() {
         assert!(matches!(refused, PkiError::KeyUnknown(_)), "{refused}");
         assert!(refused.is_refusal());
     }
-    // The last byte is of the signature.
+    // The last byte belongs to the signature.
     let text = own.request(7).unwrap();
     let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
     let place = lines.len() - 2;
@@ -219,7 +219,7 @@ fn what_does_not_fit_together_is_not_written() {
         assert!(!at.exists());
     }
     install(&at, 7, &own, &right, false).unwrap();
-    // As a run that was cut short does.
+    // Like a run that was interrupted.
     install(&at, 7, &own, &right, false).unwrap();
     let successor = authority.sign(7, &request(&other, 7), 10, now).unwrap();
     let refused = install(&at, 7, &other, &delivered(&successor), false);
@@ -242,7 +242,7 @@ fn a_revocation_list_is_replaced_by_a_newer_one_of_the_same_authority_only() {
     authority.revoke(9, now).unwrap();
     assert!(replace_revocation_list(&own, &list(&dir)).unwrap());
     assert_eq!(Credentials::load(&own).unwrap().revoked.len(), 1);
-    // Whoever brings back an old list does not make a revocation undone.
+    // An old list does not undo a revocation.
     assert!(!replace_revocation_list(&own, &before).unwrap());
     let (elsewhere, _foreign) = crate::authority();
     assert!(replace_revocation_list(&own, &list(&elsewhere)).is_err());
@@ -258,7 +258,7 @@ fn whoever_answers_a_renewal_neither_chooses_whom_the_node_trusts_nor_undoes_a_r
     let first = authority.sign(7, &request(&key, 7), 10, now).unwrap();
     let own = dir.path().join("own");
     install(&own, 7, &key, &delivered(&first), false).unwrap();
-    // Another authority has signed all of it.
+    // Another authority has signed everything.
     let (_elsewhere, mut foreign) = crate::authority();
     let theirs = foreign.sign(7, &request(&key, 7), 10, now).unwrap();
     let refused = install(&own, 7, &key, &delivered(&theirs), false).unwrap_err();
@@ -267,20 +267,19 @@ fn whoever_answers_a_renewal_neither_chooses_whom_the_node_trusts_nor_undoes_a_r
         fs::read_to_string(own.join("ca.crt")).unwrap(),
         first.authority
     );
-    // A list that has come since the answer was made stays.
+    // A list that has arrived since the answer was made stays.
     authority.issue(9, 10, now).unwrap();
     authority.revoke(9, now).unwrap();
     let list = fs::read_to_string(dir.path().join("pki/ca.crl")).unwrap();
     assert!(replace_revocation_list(&own, &list).unwrap());
     let again = install(&own, 7, &key, &delivered(&first), false).unwrap();
     assert_eq!(again.revoked.len(), 1);
-    // An operator who enrols the node anew says so.
+    // An operator who enrols the node again confirms it.
     let replaced = install(&own, 7, &key, &delivered(&theirs), true).unwrap();
     assert!(replaced.revoked.is_empty());
 }
 
-/// Certificate and key of an intermediate authority, with its root's certificate
-/// behind.
+/// Certificate and key of an intermediate authority, followed by its root's certificate.
 fn intermediate(dir: &TempDir, usages: Vec<rcgen::KeyUsagePurpose>) -> [std::path::PathBuf; 2] {
     let params = |usages: Vec<rcgen::KeyUsagePurpose>, name: &str| {
         let mut params = rcgen::CertificateParams::default();

@@ -1,4 +1,4 @@
-//! What the link scheduler promises, claim by claim.
+//! The promises of the link scheduler, claim by claim.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use underpass_scheduler::{Config, ConfigError, Decision, LinkScheduler, Terminal
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Bytes of `bps` in `seconds`, within one bundle of `max_bytes`.
+/// Asserts that `bytes` are those of `bps` in `seconds`, to within one bundle of
+/// `max_bytes`.
 fn assert_rate(bytes: u64, bps: u64, seconds: u64, max_bytes: u64) {
     let exact = bps * seconds / 8;
     assert!(
@@ -233,7 +234,7 @@ fn unblocked_terminal_resumes_at_once_with_one_small_burst() {
     assert!(matches!(line.next(), Decision::Send { .. }));
     let before = line.bytes_of(1);
     line.run(Duration::ZERO);
-    // One bundle, which the credit of another lets a second one join.
+    // One bundle, and a second one on the credit of another.
     assert!(line.bytes_of(1) - before <= 2 * 60_000);
     line.run(SECOND);
     assert!(line.bytes_of(1) - before <= 1_000_000 + 2 * 60_000);
@@ -276,7 +277,7 @@ fn a_lower_rate_first_pays_for_what_was_granted_at_the_higher() {
     line.link.set_rate(now, TerminalId(1), Some(MBIT));
     let unsent = [(Class(4), 200_000)];
     line.link.wait_for_unsent(now, TerminalId(1), &unsent);
-    // 200 kB are 1.6 s at the new rate, of which the next bundle may be early.
+    // 200 kB take 1.6 s at the new rate, by which the next bundle may be early.
     line.run(SECOND * 3 / 2);
     assert_eq!(line.bytes_of(1), granted);
     // Less than the debt changes nothing.
@@ -316,7 +317,7 @@ fn bundles_take_sixty_milliseconds_of_the_line() {
     assert_eq!(size(&line, 2), 1 << 20);
 }
 
-/// A beam that so many terminals of bulk share, class 4.
+/// A beam shared by this many terminals with bulk, class 4.
 fn shared_beam(terminals: u64, bps: u64) -> Line {
     let mut line = Line::new(Some(bps));
     for id in 0..terminals {
@@ -329,7 +330,7 @@ fn shared_beam(terminals: u64, bps: u64) -> Line {
 fn bundles_of_a_small_share_take_two_milliseconds_of_the_beam() {
     let size = |line: &Line| line.link.max_bundle_bytes(TerminalId(0));
     assert_eq!(size(&shared_beam(100, 140 * MBIT)), 35_000);
-    // 500 ms of a share, and 60 ms of one, are what bounds it.
+    // 500 ms of a share, and 60 ms of one, bound it.
     assert_eq!(size(&shared_beam(1_000, 140 * MBIT)), 8_750);
     assert_eq!(size(&shared_beam(10, 140 * MBIT)), 105_000);
     let mut line = shared_beam(100, 140 * MBIT);
@@ -346,7 +347,7 @@ fn sparse_bundles_wait_for_no_turn() {
         let class = 1 + 3 * (round % 2) as u8;
         line.link.set_sparse(leaf(id, class), true).unwrap();
         line.ready(id, class, true);
-        // Behind the bundle on the line.
+        // It goes behind the bundle on the line.
         assert_eq!(line.granted(), leaf(id, class));
         let Decision::Send {
             leaf: of,
@@ -366,12 +367,12 @@ fn sparse_bundles_wait_for_no_turn() {
 #[test]
 fn sparse_bundles_are_of_their_terminals_share() {
     let mut line = shared_beam(100, 400 * MBIT);
-    // One that calls all that it sends sparse.
+    // One terminal declares all that it sends as sparse.
     line.link.set_sparse(leaf(7, 4), true).unwrap();
     line.run(10 * SECOND);
     let (own, others) = (line.bytes_of(7), line.bytes_of(8));
     assert!(own <= others + 3 * 100_000, "{own} against {others}");
-    // Even all of them.
+    // The same if all of them do.
     for id in 0..50 {
         line.link.set_sparse(leaf(id, 4), true).unwrap();
     }

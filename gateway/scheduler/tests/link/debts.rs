@@ -1,4 +1,4 @@
-//! Whom a terminal's debt holds up, and for how long.
+//! Which classes a terminal's debt holds up, and for how long.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const ID: TerminalId = TerminalId(1);
 const BULK: u8 = 4;
 
-/// A bundle that suits the rate, with its headers.
+/// The line time of a bundle that suits the rate, with its headers.
 const BUNDLE: Duration = Duration::from_millis(75);
 
-/// A terminal with a backlog of a class, that has been sent at this rate for a second:
+/// A terminal with a backlog in a class, which has been sent at this rate for a second:
 /// the last bundle has 20 ms left.
 fn backlogged(class: u8, bps: u64) -> Line {
     let mut line = Line::new(None);
@@ -24,7 +24,7 @@ fn backlogged(class: u8, bps: u64) -> Line {
     line
 }
 
-/// How long a class waits until it is granted something.
+/// How long a class waits for its next grant.
 fn wait(line: &mut Line, class: u8) -> Duration {
     let asked = line.elapsed();
     line.ready(1, class, true);
@@ -49,7 +49,7 @@ fn a_step_down_makes_no_class_above_bulk_wait_longer() {
         line.rate(1, Some(MBIT));
         assert_eq!(wait(&mut line, class), Duration::from_millis(20));
         line.ready(1, class, false);
-        // The 50 kB that are left take 400 ms at the new rate.
+        // The remaining 50 kB take 400 ms at the new rate.
         assert_eq!(wait(&mut line, BULK), Duration::from_millis(380));
     }
 }
@@ -64,7 +64,7 @@ fn what_bulk_has_not_sent_holds_up_bulk_alone() {
     line.send(leaf(1, 1), 1_000);
     line.ready(1, 1, false);
     wait(&mut line, BULK);
-    // It is paid but for a bundle's credit, and so is what went ahead.
+    // The debt is paid except for a bundle's credit, and so is what went ahead.
     assert_eq!(line.elapsed() - cut, Duration::from_millis(1_540 + 8));
 }
 
@@ -74,7 +74,7 @@ fn what_a_class_has_not_sent_holds_up_those_below_it_too() {
     let cases: [(u8, &[u8], &[u8]); 3] = [
         (1, &[1, 2, 3, 4], &[0]),
         (3, &[2, 3, 4], &[0, 1]),
-        // One that nobody knows.
+        // An unknown class.
         (200, &[0, 1, 2, 3, 4], &[]),
     ];
     for (of, held_up, free) in cases {
@@ -106,7 +106,7 @@ fn who_has_sent_too_fast_makes_up_for_it() {
         line.ready(1, class.min(2) - 1, false);
         assert_eq!(wait(&mut line, class), SECOND - above);
     }
-    // Where nobody is known to have, all do.
+    // If no class is known to have caused the debt, all have.
     let mut line = Line::new(None);
     line.terminal(1, 1, Some(MBIT));
     make_up_for(&mut line, 125_000);
@@ -122,10 +122,10 @@ fn what_is_sparse_waits_for_its_own_debt_alone() {
     assert_eq!(wait(&mut line, BULK), Duration::from_millis(20));
     line.send(bulk, 2_500);
     assert_eq!(wait(&mut line, BULK), Duration::from_millis(1));
-    // The rest of the class waits, and for what went ahead.
+    // The rest of the class waits for the debt, and for what went ahead.
     line.link.set_sparse(bulk, false).unwrap();
     assert_eq!(wait(&mut line, BULK), Duration::from_millis(980));
-    // Where sparse bundles are what has been sent, they make up for it.
+    // If the sent bundles were sparse, sparse bundles pay for them.
     let mut line = Line::new(None);
     line.terminal(1, 1, Some(20 * MBIT));
     line.link.set_sparse(bulk, true).unwrap();
@@ -141,7 +141,7 @@ fn what_is_sparse_does_not_wait_for_the_turn_of_an_equal_class_in_debt() {
     let mut line = backlogged(2, 20 * MBIT);
     line.ready(1, 3, true);
     line.run(SECOND);
-    // Classes 2 and 3 are equals.
+    // Classes 2 and 3 have equal priority.
     let first = line.granted();
     let other = leaf(1, 5 - first.class.0);
     make_up_for(&mut line, 2_500_000);
@@ -199,7 +199,7 @@ fn signalling_of_a_terminal_in_debt_goes_before_the_bundles_of_others() {
         line.send(granted, 1_000);
     }
     assert!(line.elapsed() - asked <= BUNDLE);
-    // Its bulk still waits, and holds up nobody else.
+    // Its bulk still waits, and holds up no other class.
     line.ready(1, 0, false);
     assert_eq!(line.granted(), leaf(2, BULK));
 }

@@ -41,19 +41,19 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// What the scheduler was told, and the bits its rates allowed so far.
+/// What the scheduler was told, and the bits that its rates have allowed so far.
 #[derive(Default)]
 struct Told {
     ready: [[bool; CLASSES as usize]; TERMINALS as usize],
     blocked: [bool; TERMINALS as usize],
-    /// For each terminal and last the root: the rate.
+    /// The rate of each terminal, and of the root as the last one.
     rates: [Option<u64>; TERMINALS as usize + 1],
-    /// Intervals of constant rates: until when, and the rates.
+    /// Intervals of constant rates: their ends, and the rates.
     past: Vec<(Duration, [Option<u64>; TERMINALS as usize + 1])>,
 }
 
 impl Told {
-    /// Bits that `who` may send from `from` to `to`; `None` if unlimited.
+    /// The bits that `who` may send from `from` to `to`; `None` if unlimited.
     fn allowed(&self, who: usize, from: Duration, to: Duration) -> Option<f64> {
         let mut bits = 0.0;
         let mut begin = Duration::ZERO;
@@ -88,7 +88,8 @@ impl Told {
     fn may_send(&self, leaf: Leaf) -> bool {
         let id = leaf.terminal.0 as usize;
         let class = usize::from(leaf.class.0);
-        // Classes 2 and 3 are equals; any other lower number is higher.
+        // Classes 2 and 3 have equal priority; any other lower number is a higher
+        // priority.
         let above = if class == 3 { 2 } else { class };
         let higher = self.ready[id][..above].iter().any(|&ready| ready);
         let signalling = (0..TERMINALS as usize).any(|other| {
@@ -99,7 +100,7 @@ impl Told {
     }
 }
 
-/// Sends what is granted, for `time`, as long as something holds it back.
+/// Sends what is granted for `time`, while the rate holds something back.
 fn run(line: &mut Line, told: &Told, time: Duration) -> Result<(), TestCaseError> {
     let end = line.elapsed() + time;
     loop {
@@ -127,8 +128,9 @@ fn run(line: &mut Line, told: &Told, time: Duration) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// No window of `log` has more than its rate, `credit` bits and one bundle; and where the
-/// rate was lowered, `ahead` bits, since higher priorities do not wait for the debt.
+/// Asserts that no window of `log` has more than its rate, `credit` bits and one bundle;
+/// and `ahead` bits if the rate was lowered, since higher priorities do not wait for the
+/// debt.
 fn assert_within_rate(
     log: &[Sent],
     told: &Told,
@@ -155,8 +157,9 @@ fn assert_within_rate(
     Ok(())
 }
 
-/// Whatever the rate does: in no window that ends with a bundle of some priority, this
-/// and those above have more than the rate, `credit` bits and that bundle.
+/// Asserts, whatever the rate does: in no window that ends with a bundle of some
+/// priority, this priority and those above have more than the rate, `credit` bits and
+/// that bundle.
 fn assert_priorities_within_rate(
     log: &[Sent],
     told: &Told,
@@ -228,7 +231,7 @@ proptest! {
                 .copied()
                 .filter(|sent| sent.leaf.terminal == TerminalId(id))
                 .collect();
-            // A bundle for each priority but the first.
+            // One bundle for each priority except the first.
             assert_within_rate(&own, &told, id as usize, bundle, 3.0 * bundle)?;
             assert_priorities_within_rate(&own, &told, id as usize, bundle)?;
         }

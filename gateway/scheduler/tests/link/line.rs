@@ -1,4 +1,4 @@
-//! A line in virtual time that asks its scheduler whenever it may.
+//! A line in virtual time that asks its scheduler as often as it may.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,8 @@ pub struct Line {
     now: Instant,
 }
 
-/// Signalling; class 1 alone; classes 2 and 3 as equals, 1 to 3; class 4 last.
+/// Class 0 is signalling; class 1 is alone; classes 2 and 3 have equal priority, 1 to 3;
+/// class 4 is last.
 pub fn config() -> Config {
     let class = |class, priority, weight| ClassConfig {
         class: Class(class),
@@ -80,7 +81,7 @@ impl Line {
             .add_terminal(self.now, TerminalId(id), weight, rate_bps);
     }
 
-    /// A terminal that has something to send in these classes.
+    /// A terminal with something to send in these classes.
     pub fn busy(&mut self, id: u64, weight: u64, rate_bps: Option<u64>, classes: &[u8]) {
         self.terminal(id, weight, rate_bps);
         for class in classes {
@@ -104,7 +105,7 @@ impl Line {
         self.link.next(self.now)
     }
 
-    /// Sends what is granted, for `time`; leaves stay backlogged.
+    /// Sends what is granted for `time`; leaves stay backlogged.
     pub fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {

@@ -1,4 +1,4 @@
-//! Shards of one beam in virtual time, each on a thread that is late.
+//! Shards of one beam in virtual time, each on a thread that may be late.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +8,19 @@ use underpass_scheduler::{Beam, Decision, LinkScheduler, TerminalId};
 
 use crate::line::{Sent, config, leaf};
 
-/// How late a thread asks, and how long it may pause between two bundles.
+/// The most by which a thread is late, and the longest pause between two bundles.
 pub const LATENESS: Duration = Duration::from_millis(1);
 
-/// A thread pauses before one of so many bundles.
+/// A thread pauses before one of this many bundles.
 const PAUSES_ONE_OF: u64 = 50;
 
-/// What the beam's bucket saves up, and so does the longest bundle take.
+/// The credit that the beam's bucket saves up, and the line time of the longest bundle.
 const CREDIT: Duration = Duration::from_millis(60);
 const QUANTUM: Duration = Duration::from_millis(2);
 const LEAST_BUNDLE_BYTES: u64 = 4 << 10;
 
-/// The beam is unused for no longer while a shard wants to send: the grace for
-/// a shard whose turn it is, the pause until the next one asks, and the
-/// lateness of both.
+/// The beam is unused for at most this long while a shard wants to send: the grace for a
+/// shard whose turn it is, the pause until the next one asks, and the lateness of both.
 pub const MOST_IDLE: Duration = Duration::from_millis(10 + 2 + 2);
 
 /// SplitMix64: the same run for the same seed.
@@ -50,9 +49,9 @@ pub struct Node {
     pub beam: Arc<Beam>,
     pub log: Vec<Sent>,
     pub random: Random,
-    /// Bundles are of any size up to the largest.
+    /// Whether bundles have any size up to the largest.
     pub uneven: bool,
-    /// No bundle is larger.
+    /// The size of the largest bundle.
     pub most_bytes: u64,
     threads: Vec<Thread>,
     homes: BTreeMap<u64, usize>,
@@ -61,12 +60,12 @@ pub struct Node {
     rate_bps: u64,
     most_bps: u64,
     largest: u64,
-    /// What is subtracted for each terminal, bit/s.
+    /// The rate subtracted for each terminal, bit/s.
     subtracted: BTreeMap<u64, u64>,
-    /// Bits that the rate has allowed since the start and that have not left;
-    /// of earlier rates no more than the bucket saves up.
+    /// Bits that the rate has allowed since the start and that have not left; of earlier
+    /// rates no more than the bucket saves up.
     credit: f64,
-    /// What it was when the rate changed.
+    /// The credit when the rate changed.
     credit_before: f64,
     seen: Instant,
 }
@@ -124,11 +123,11 @@ impl Node {
         self.reprice();
     }
 
-    /// Something happens at a shard, and its thread asks.
+    /// Changes something at a shard, and then its thread asks.
     pub fn change(&mut self, shard: usize, change: impl FnOnce(&mut LinkScheduler, Instant)) {
         let thread = &mut self.threads[shard];
         change(&mut thread.link, self.now);
-        // Which a thread that stands still does not.
+        // A thread that stands still does not ask.
         let stalled = thread.stalled_until.filter(|until| *until > self.now);
         thread.asks_at = Some(stalled.unwrap_or(self.now));
     }
@@ -140,7 +139,7 @@ impl Node {
         });
     }
 
-    /// The shard at which a terminal is.
+    /// The shard that has a terminal.
     pub fn home(&self, id: u64) -> Option<usize> {
         self.homes.get(&id).copied()
     }
@@ -160,7 +159,7 @@ impl Node {
         });
     }
 
-    /// The thread of a shard stands still for so long.
+    /// Stops a shard's thread for this time.
     pub fn stall(&mut self, shard: usize, time: Duration) {
         let thread = &mut self.threads[shard];
         let until = self.now + time;
@@ -168,7 +167,7 @@ impl Node {
         thread.asks_at = thread.asks_at.map(|at| at.max(until));
     }
 
-    /// A shard ends, with all its terminals.
+    /// Ends a shard with all its terminals.
     pub fn end_shard(&mut self, shard: usize) {
         self.pass();
         let link = LinkScheduler::on(&config(), self.beam.clone()).unwrap();
@@ -242,7 +241,7 @@ impl Node {
         self.clip();
     }
 
-    /// The bucket saves up no more than this at the present rate.
+    /// Limits the credit to what the bucket saves up at the present rate.
     fn clip(&mut self) {
         let saved = self.usable() * CREDIT.as_secs_f64();
         self.credit = self.credit.min(saved.max((LEAST_BUNDLE_BYTES * 8) as f64));
@@ -253,7 +252,7 @@ impl Node {
         self.credit_before = self.credit;
     }
 
-    /// Holds every bundle to the rate: it leaves on credit but for what shards
+    /// Checks every bundle against the rate: it leaves on credit, except for what shards
     /// have not settled yet, a quantum and a bundle of each.
     fn account(&mut self, bytes: u64) {
         self.pass();
@@ -265,8 +264,7 @@ impl Node {
         self.credit -= bytes as f64 * 8.0;
     }
 
-    /// Holds the beam to have been full for as long as a shard has had
-    /// something to send.
+    /// Asserts that the beam was full whenever a shard had something to send.
     pub fn assert_full(&mut self) {
         let most = self.usable() * MOST_IDLE.as_secs_f64();
         let most = most.max(self.credit_before) + 1.0;

@@ -10,8 +10,8 @@ use underpass_scheduler::{Beam, Decision, LinkScheduler, TerminalId};
 
 const MOST_BPS: u64 = 300 * MBIT;
 
-/// Changes anything: terminals come, go, are blocked and get other rates and
-/// weights, shards end, threads stand still, and the beam's rate changes.
+/// Makes any change: terminals come, go, are blocked and get other rates and weights,
+/// shards end, threads stand still, and the beam's rate changes.
 fn change(node: &mut Node, shards: usize) {
     let draw = &mut node.random;
     let (id, class) = (draw.below(24), draw.below(5) as u8);
@@ -20,7 +20,7 @@ fn change(node: &mut Node, shards: usize) {
     let rate = Some(draw.below(20 * MBIT)).filter(|_| flag);
     let beam = 100_000 + draw.below(MOST_BPS);
     let stall = Duration::from_millis(draw.below(40));
-    // Each terminal is at one shard at a time.
+    // Each terminal is at one shard only.
     let home = node.home(id);
     match (kind, home) {
         (0, _) => node.set_rate(beam),
@@ -46,7 +46,7 @@ fn beam_keeps_its_rate_and_is_full_under_any_changes() {
         let shards = [2, 3, 8][seed as usize % 3];
         let mut node = Node::new(shards, 50 * MBIT, seed);
         node.uneven = true;
-        // One that always has something to send, behind a thread in time.
+        // This terminal always has something to send, and its thread is never late.
         node.terminal(0, 1_000, 1, None);
         node.ready(1_000, 4, true);
         for _ in 0..400 {
@@ -58,7 +58,7 @@ fn beam_keeps_its_rate_and_is_full_under_any_changes() {
     }
 }
 
-/// What a scheduler does when another one, beside it, does the same.
+/// Compares a scheduler with another one that gets the same calls.
 struct Pair {
     own: LinkScheduler,
     shared: LinkScheduler,
@@ -81,7 +81,7 @@ fn shards_without_anything_to_send_change_no_decision() {
         let mut idle = [shard(), shard()];
         let own = LinkScheduler::new(&config()).unwrap();
         let mut now = Instant::now();
-        // One of them has had something, for a moment.
+        // One of them had something to send for a moment.
         let first = &mut idle[0];
         beam.set_rate(now, Some(MBIT));
         first.add_terminal(now, TerminalId(9), 1, None);
@@ -109,7 +109,7 @@ fn shards_without_anything_to_send_change_no_decision() {
                 6 => pair.both(|link| link.sent(now, leaf, bytes)),
                 7 if !flag => pair.both(|link| link.remove_terminal(now, id)),
                 8..12 => pair.both(|link| {
-                    // Not every terminal is there.
+                    // Not every terminal exists.
                     let _ = link.set_ready(leaf, flag);
                 }),
                 12 => now += Duration::from_micros(bytes),
@@ -140,7 +140,7 @@ fn threads_that_race_keep_the_rate_together() {
     let start = Instant::now();
     let beam = Arc::new(Beam::new(&config()).unwrap());
     beam.set_rate(start, Some(100 * MBIT));
-    // Nanoseconds of a time that threads move when all of them wait.
+    // The time in nanoseconds, which threads advance when all of them wait.
     let clock = AtomicU64::new(0);
     let sent = AtomicU64::new(0);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What the shards of a beam promise together, whichever thread is late.
+//! The common promises of the shards of a beam, whichever thread is late.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +16,7 @@ fn bytes_in(bps: u64, time: Duration) -> f64 {
     bps as f64 / 8.0 * time.as_secs_f64()
 }
 
-/// Terminals of class 4 that are always backlogged: each with its shard and
-/// weight.
+/// Terminals of class 4 that are always backlogged, each with its shard and weight.
 fn backlogged(node: &mut Node, terminals: &[(usize, u64)]) {
     for (id, &(shard, weight)) in terminals.iter().enumerate() {
         node.terminal(shard, id as u64, weight, None);
@@ -25,7 +24,7 @@ fn backlogged(node: &mut Node, terminals: &[(usize, u64)]) {
     }
 }
 
-/// Terminals of weight 1 on each shard, this many.
+/// This many terminals of weight 1 on each shard.
 fn numbers(numbers: &[usize]) -> Vec<(usize, u64)> {
     let shards = numbers.iter().enumerate();
     shards
@@ -97,7 +96,7 @@ fn terminals_of_different_shards_share_by_weight_to_within_a_few_quanta() {
             node.run(SECOND / 2);
             let exact = node.bytes(|_| true) as f64 / sum as f64;
             for (id, &(shard, weight)) in terminals.iter().enumerate() {
-                // A bundle each way, and its part of rounds of a quantum each.
+                // One bundle in each direction, and its part of rounds of a quantum each.
                 let round = shards as f64 * bytes_in(bps, QUANTUM);
                 let quanta = 3.0 * round * weight as f64 / sum as f64;
                 let bundle = node.link(shard).max_bundle_bytes(TerminalId(id as u64)) as f64;
@@ -143,7 +142,7 @@ fn a_shard_that_comes_back_has_saved_up_nothing() {
         node.run(SECOND);
         let sent = [node.bytes_of(0) - before.0, node.bytes_of(1) - before.1];
         let off = sent[0].abs_diff(sent[1]) as f64;
-        // The bundle that filled the line before, and one that fits half of it.
+        // The bundle that filled the line before, and one for half of the line.
         assert!(off <= bytes_in(bps, Duration::from_millis(120)), "{sent:?}");
     }
     node.assert_full();
@@ -154,7 +153,7 @@ fn silence_earns_nothing_beside_a_terminal_that_waits() {
     let bps = 100 * MBIT;
     let mut node = Node::new(2, bps, 11);
     node.most_bytes = 1_500;
-    // The first shard always waits, for its light terminal.
+    // The first shard always waits because of its light terminal.
     backlogged(&mut node, &[(0, 1), (0, 1_000), (1, 1_000)]);
     for _ in 0..20 {
         node.ready(1, 4, false);
@@ -179,7 +178,7 @@ fn a_newcomer_is_not_put_behind_a_light_terminal_of_its_shard() {
         for _ in 0..10 {
             node.ready(3, 4, false);
             node.run(SECOND / 10);
-            // Of the light ones only one waits, far from its turn.
+            // Only one of the light terminals waits, and its turn is far off.
             node.ready(1, 4, false);
             node.ready(1, 4, true);
             let before = node.bytes_of(3);
@@ -313,7 +312,7 @@ fn rate_of_the_beam_is_one_for_all_shards() {
     first.sent(now, leaf(0, 4), 37_500);
     let until = now + Duration::from_millis(10);
     assert_eq!(second.next(now), Decision::Wait(until));
-    // The same rate again changes nothing.
+    // Setting the same rate again changes nothing.
     second.set_root_rate(now, Some(30 * MBIT));
     assert_eq!(second.next(now), Decision::Wait(until));
 }

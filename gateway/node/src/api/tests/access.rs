@@ -1,4 +1,4 @@
-//! Who may ask what.
+//! Which callers may ask what.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use crate::upgrade::Sockets;
 
 const ROLES: [ApiRole; 3] = [ApiRole::Metrics, ApiRole::Read, ApiRole::Operate];
 
-/// The status line's code of a GET; none where there is no answer.
+/// The status code of a GET; none if there is no answer.
 async fn code_of(
     mut socket: impl AsyncReadExt + AsyncWriteExt + Unpin,
     path: &str,
@@ -45,7 +45,7 @@ async fn tcp_callers_need_a_token_that_has_the_role_and_the_socket_needs_none() 
         ("/v1/status", Some("Bearer 0123456789abcdeX"), "401"),
         ("/v1/status", Some("Bearer 0123456789abcde"), "401"),
         ("/v1/status", Some("Bearer "), "401"),
-        // A hash is no token.
+        // A token's hash is not a token.
         (
             "/metrics",
             Some(&*format!("Bearer {METRICS_SHA256}")),
@@ -69,7 +69,7 @@ async fn tcp_callers_need_a_token_that_has_the_role_and_the_socket_needs_none() 
     let socket = UnixStream::connect(&path).await.unwrap();
     let answer = code_of(socket, "/v1/status", None).await;
     assert_eq!(answer.as_deref(), Some("200"));
-    // Another process has none of this one's sockets.
+    // Another process does not have this one's sockets.
     let other = unix_socket("api.socket", &path, &Sockets::default());
     assert!(matches!(other, Err(ApiError::Taken(..))));
 }
@@ -113,7 +113,7 @@ async fn a_caller_that_holds_connections_leaves_some_to_others() {
     let other = other.connect(tcp).await.unwrap();
     let token = format!("Bearer {TOKEN}");
     let answer = code_of(other, "/v1/status", Some(&token));
-    // Before the held connections are given up.
+    // This is before the held connections are given up.
     let answer = timeout(Duration::from_secs(5), answer).await.unwrap();
     assert_eq!(answer.as_deref(), Some("200"));
 }

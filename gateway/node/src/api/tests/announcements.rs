@@ -1,5 +1,5 @@
-//! What goes to the control service: blockages and efficiency as told, capacity as
-//! measured.
+//! Reports to the control service: blockages and efficiency as they were told, capacity
+//! as it was measured.
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn announced_blockage_is_reported_by_the_control_services_clock() {
     let underpass_reports::Body::Announcement(announcement) = made.report.body else {
         panic!("{made:?}");
     };
-    // No two have the same name even if the clock jumps.
+    // No two announcements have the same time, even if the clock jumps.
     assert_eq!(announcement.announced_ms, first_ms + 1);
     let listed = world.get("/v1/announcements").await;
     assert_eq!(listed[0]["obstruction"], Value::Null);

@@ -1,4 +1,4 @@
-//! What is told of flows to whoever asks.
+//! What callers are told about flows.
 
 use std::task::{Context, Poll, Waker};
 
@@ -73,7 +73,7 @@ async fn a_line_says_what_was_compared_and_chosen() {
     let compared = &told["compared"][0];
     assert_eq!(compared["path"], "sat");
     assert!(compared["capacity_bps"].as_u64().unwrap() <= 2_000_000);
-    // 600 ms are assumed until a round trip is measured.
+    // A round trip of 600 ms is assumed until one is measured.
     assert_eq!(compared["delay_ms"], 300.0);
 }
 

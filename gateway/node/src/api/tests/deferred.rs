@@ -1,4 +1,4 @@
-//! Deferred requests by the local API.
+//! Deferred requests in the local API.
 
 use underpass_deferred::{Carrier, Id, Name, Owner, Submission};
 
@@ -13,7 +13,7 @@ impl Carrier for Nowhere {
     }
 }
 
-/// Submits a request; gives its id.
+/// Submits a request and returns its id.
 async fn submit(world: &World) -> String {
     let id = Id::random().unwrap();
     let submission = Submission {
@@ -62,7 +62,7 @@ async fn deferred_requests_are_shown_in_pages_and_cancelled() {
     for (method, path, status) in [
         ("GET", format!("/v1/deferred/{one}/response"), 404),
         ("POST", format!("/v1/deferred/{one}/repeat"), 409),
-        // All of it has been sent: the dispatching node has to confirm first.
+        // The whole request has been sent: the dispatching node must confirm first.
         ("DELETE", format!("/v1/deferred/{one}"), 202),
         ("GET", "/v1/deferred/nonsense".to_owned(), 400),
         ("GET", format!("/v1/deferred/{}", "0".repeat(32)), 404),

@@ -1,4 +1,4 @@
-//! Holds of operators stay until they are released, also in the next process.
+//! Operators' holds stay until they are released, also in the next process.
 
 use super::*;
 use crate::holds::KeptHolds;
@@ -136,7 +136,7 @@ async fn what_is_refused_is_not_held() {
 #[tokio::test]
 async fn who_cannot_be_written_down_is_told_and_obeyed() {
     let world = World::new();
-    // A folder in the file's place cannot be replaced by a file.
+    // A file cannot replace a folder.
     std::fs::create_dir_all(world.folder.path().join("holds.json/x")).unwrap();
     let answer = world.ask("POST", "/v1/link/block", "").await;
     answer.is_problem(507);

@@ -1,11 +1,11 @@
-//! Links by the local API: rates, blockages, sessions.
+//! Links in the local API: rates, blockages, sessions.
 
 use underpass_engine::Spent;
 
 use super::*;
 use crate::budgets::KeptBudgets;
 
-/// A path whose bytes are paid for.
+/// A path whose bytes cost money.
 const METERED: &str = "
     [[path]]
     name = \"lte\"
@@ -144,7 +144,7 @@ async fn planned_blockages_are_replaced_shown_and_checked() {
         .is_problem(404);
 }
 
-/// What a run that has ended leaves.
+/// What an ended run leaves on disk.
 fn ended(world: World) -> tempfile::TempDir {
     world.folder
 }
@@ -192,7 +192,7 @@ async fn a_budget_is_shown_added_to_and_begun_anew_and_outlives_the_process() {
     assert_eq!(added.json()["meter"]["budget_bytes"], 1_500);
     assert_eq!(added.json()["meter"]["exhausted"], false);
 
-    // The next run has what was kept, and nothing is counted twice.
+    // The next run has the saved counts, and counts nothing twice.
     let keep = |world: &World| {
         let budgets = KeptBudgets::load(world.folder.path());
         budgets.step(&world.state.shell, true);

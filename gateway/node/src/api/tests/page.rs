@@ -1,4 +1,4 @@
-//! The node's own page, and what it asks.
+//! The node's own page, and its requests.
 
 use std::io::Write;
 use std::net::SocketAddr;

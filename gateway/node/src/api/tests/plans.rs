@@ -1,4 +1,4 @@
-//! Plans by the local API.
+//! Plans in the local API.
 
 use axum::body::Body;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Speed tests that do not begin.
+//! Speed tests that do not start.
 
 use super::*;
 
@@ -16,7 +16,7 @@ async fn a_speed_test_needs_a_peer_and_a_sensible_length() {
         let status = asked(wrong).await.status;
         assert!((400..=422).contains(&status), "{wrong}: {status}");
     }
-    // This node's clients leave from the node itself.
+    // This node's clients connect from the node itself.
     assert_eq!(asked("{}").await.status, 409);
     assert_eq!(world.ask("DELETE", "/v1/speed-test", "").await.status, 204);
 }

@@ -1,4 +1,4 @@
-//! Streams, bundles and the edge by the local API.
+//! Streams, bundles and the edge in the local API.
 
 use super::*;
 
@@ -64,7 +64,7 @@ async fn the_edge_tells_its_listeners_and_switches_only_what_is_configured() {
     let edge = world.get("/v1/edge").await;
     assert_eq!(edge["connections"], 0);
     assert_eq!(edge["interception"], Value::Null);
-    // A change is applied as a whole or not at all.
+    // A change is applied completely or not at all.
     let body = r#"{"proxies": {"enabled": false}, "interception": {"enabled": false}}"#;
     world.ask("PATCH", "/v1/edge", body).await.is_problem(409);
     assert_eq!(world.get("/v1/edge").await["proxies"]["enabled"], true);

@@ -1,4 +1,4 @@
-//! Where bundles to a node go.
+//! The routes of bundles to a node.
 
 use super::*;
 

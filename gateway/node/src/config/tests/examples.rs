@@ -1,4 +1,4 @@
-//! The examples: valid as they are and in full, and complete.
+//! The examples are valid, as they are and in full, and complete.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ fn examples() -> Vec<(PathBuf, String)> {
     paths.filter(is_toml).map(read).collect()
 }
 
-/// An example with what is commented out in force: prose has a space behind
-/// its "#", keys and tables have none.
+/// An example with its commented-out lines in force: prose has a space after its "#",
+/// keys and tables have none.
 fn in_full(text: &str) -> String {
     let lines = text.lines().map(|line| match line.strip_prefix('#') {
         Some(rest) if !rest.starts_with([' ', '#']) => rest,
@@ -36,7 +36,7 @@ fn the_examples_are_valid() {
     }
 }
 
-/// The examples in full, with a contact plan that is in a folder.
+/// The examples in full, with a contact plan in a folder.
 fn examples_in_full(folder: &Path) -> Vec<(PathBuf, String)> {
     let plan = folder.join("contacts.ionrc");
     std::fs::write(&plan, "# no contacts\n").unwrap();
@@ -54,8 +54,8 @@ fn what_the_examples_comment_out_is_valid_too() {
     }
 }
 
-/// The keys that a table takes, as its error for an unknown one lists them;
-/// none if `header` is no table. `above` are the headers it lies in.
+/// The keys of a table, as its error for an unknown key lists them; none if `header` is
+/// not a table. `above` are the headers that contain it.
 fn keys_of(above: &str, header: &str) -> Option<Vec<String>> {
     let text = format!("{above}{header}\nunknown_key = 1\n");
     let error = toml::from_str::<Config>(&text).unwrap_err();
@@ -71,7 +71,7 @@ fn keys_of(above: &str, header: &str) -> Option<Vec<String>> {
     )
 }
 
-/// Every key of the configuration that holds a value, with its tables' names.
+/// Every key of the configuration with a value, including its tables' names.
 fn keys(above: &str, table: &str, names: Vec<String>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for name in names {
@@ -107,7 +107,7 @@ fn every_key_is_in_the_example_of_a_terminal_or_hub() {
         if path.ends_with("terminal.toml") || path.ends_with("hub.toml") {
             let mut table = String::new();
             for line in in_full(&text).lines() {
-                // "##" is what stands for others.
+                // "##" marks an alternative.
                 let line = line.trim_start_matches("##");
                 if line.starts_with('[') {
                     table = line.trim_matches(['[', ']']).to_owned();
@@ -125,7 +125,7 @@ fn every_key_is_in_the_example_of_a_terminal_or_hub() {
 
 #[test]
 fn every_number_of_the_examples_has_an_upper_bound() {
-    // Numbers of nodes, and sizes that a rule may name and no object has.
+    // Numbers of nodes, and sizes that a rule may give but no object has.
     let nodes = ["node", "via"];
     let sizes = [
         "after_bytes",

@@ -1,4 +1,4 @@
-//! Paths, terminals, and routes by them.
+//! Paths, terminals, and the routes through them.
 
 use super::*;
 
@@ -202,7 +202,7 @@ fn what_authenticates_nobody_is_for_one_neighbour_at_one_address() {
         );
     }
     let ecla = "convergence_layer = \"ecla\"\nannounces = [21]\n";
-    // It is dialled and listens nowhere.
+    // It is dialled and does not listen.
     assert!(!parse(&format!("{plain}{ecla}")).unwrap().has_own_ports());
     for layer in ["udp", "ltp"] {
         let rateless = plain.replace("send_rate_bps = 2_000_000\n", "");

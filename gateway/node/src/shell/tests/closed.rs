@@ -1,4 +1,4 @@
-//! What the task of a stream learns after the peer's end.
+//! What a stream's task learns after the peer has ended its direction.
 
 use super::*;
 
@@ -10,7 +10,7 @@ use underpass_streams::{Epoch, Event, ResetCode, StreamId};
 use super::super::shard::Effect;
 use super::reached::open;
 
-/// A conduit that has received the peer's end, and a way to cause further events.
+/// A conduit that has received the peer's end, and a way to cause more events.
 struct Ended {
     shell: Arc<Shell>,
     conduit: Box<dyn Conduit>,
@@ -41,7 +41,7 @@ impl Ended {
         ended
     }
 
-    /// Whether somebody is woken for this.
+    /// Whether this event wakes anybody.
     fn tell(&self, event: Event) -> bool {
         let mut effects = Vec::new();
         let mut inner = self.shell.lock(0);

@@ -1,4 +1,4 @@
-//! Shards work at the same time; the effects of each come in order.
+//! Shards work concurrently; the effects of each shard come in order.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use super::*;
 
 use super::super::{PORTION, drivers, watch_figures};
 
-/// Changes that each thread makes.
+/// The changes that each thread makes.
 const CHANGES: u64 = 2_000;
 
 #[test]
@@ -39,7 +39,7 @@ fn a_session_is_told_everything_in_the_order_in_which_it_was_decided() {
                 Told::Offer(_) | Told::Abort => None,
             });
             let told: Vec<bool> = told.collect();
-            // Only changes are reported, so two in a row differ.
+            // Only changes are reported, so two successive reports differ.
             assert!(told.windows(2).all(|two| two[0] != two[1]), "{}", hop.name);
             let last = told.last().copied().unwrap_or_default();
             assert_eq!(last, hop.blocked, "{}", hop.name);
@@ -47,7 +47,7 @@ fn a_session_is_told_everything_in_the_order_in_which_it_was_decided() {
     }
 }
 
-/// A session whose offers wait until they are let through.
+/// A session that holds its offers back until they are let through.
 struct Gate {
     entered: blocking::Sender<()>,
     opened: Mutex<blocking::Receiver<()>>,
@@ -87,7 +87,7 @@ fn a_shard_that_is_held_up_holds_up_no_other() {
     let (quick, recorded) = session(&shell, 2, *other.expect("one in another shard"));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Its greeting, or at the latest this.
+            // The hop's greeting, or at the latest this message.
             let sent = shell.send_message(message(slow, b"to you"), Duration::from_secs(60), None);
             assert!(sent.is_ok());
             shell.ready(id);
@@ -104,7 +104,7 @@ fn a_shard_that_is_held_up_holds_up_no_other() {
             assert!(sent.is_ok());
         }
         drop(held);
-        // As often as anything is offered.
+        // Once for each offer.
         drop(open);
     });
 }

@@ -1,15 +1,15 @@
-//! What several shards show together has the order and limit of a node with one shard.
+//! Lists of several shards together have the order and limit of a node with one shard.
 
 use super::*;
 
 use underpass_cla::{Down, Outcome};
 use underpass_plans::Plan;
 
-/// More than are looked at under one lock.
+/// More than are read under one lock.
 const MANY: u64 = 200;
 
 fn many() -> Vec<u64> {
-    // Deliberately not in the order of their numbers.
+    // Intentionally not in numerical order.
     (0..MANY).map(|place| 10 + place * 77 % MANY).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Long bundles, which go to the disk as they come in.
+//! Long bundles, which go to disk as they arrive.
 
 use std::future::poll_fn;
 
@@ -9,7 +9,7 @@ use underpass_payloads::{Limits, Payloads};
 
 use super::*;
 
-/// Longer bundles count as long in these tests, bytes.
+/// In these tests bundles longer than this are long, bytes.
 const LONG_BYTES: u64 = 200;
 
 fn payloads() -> (tempfile::TempDir, Arc<Payloads>) {
@@ -29,14 +29,14 @@ async fn nothing_is_written_of_a_long_bundle_that_would_be_deleted() {
     let (shell, _inbound) = shell(&hub(&[10]), 1);
     shell.attach_payloads(payloads.clone(), LONG_BYTES);
     let (id, _) = session(&shell, 0, 10);
-    // The service takes messages, and payloads on disk are for applications.
+    // The service takes messages; payloads on disk are only for applications.
     let raw = bundle_of(10, &[7; 1_000]);
     let intake = shell.intake(id, raw.len() as u64).expect("there is room");
     let mut intake = intake.expect("it is long");
     assert_eq!(payloads.used().0, 1);
     poll_fn(|cx| intake.poll_ready(cx)).await.expect("room");
     intake.take(raw.slice(..300));
-    // A few pieces wait for the thread at most.
+    // Only a few pieces may wait for the thread.
     let mut verdict = Ok(());
     for _ in 0..4 {
         verdict = poll_fn(|cx| intake.poll_ready(cx)).await;
@@ -59,7 +59,8 @@ fn what_waits_until_it_is_known_what_it_is_counts_for_its_neighbour() {
     assert_eq!(refused, Some(Refusal::NoResources), "there is no folder");
     shell.attach_payloads(payloads.clone(), LONG_BYTES);
     let spool = shell.spool(id).expect("there is room");
-    // A neighbour gets a third at most, so that its bundles leave others as much as they take.
+    // A neighbour gets at most a third, so that its bundles leave others as much as they
+    // take.
     let third = (1 << 20) / 3;
     let bytes = vec![7; third as usize];
     spool.write_at(&bytes, 0).expect("there is room");

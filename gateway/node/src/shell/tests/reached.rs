@@ -1,4 +1,4 @@
-//! Each call reaches the shard that it concerns.
+//! Each call reaches the right shard.
 
 use super::*;
 
@@ -13,7 +13,7 @@ use underpass_engine::{LinkChange, StreamKey};
 use super::super::directory::{inside, outside};
 use super::super::{StreamOutlet, drivers};
 
-/// The shards whose engines have something.
+/// The shards whose engines satisfy `has`.
 fn shards_with(shell: &Shell, has: impl Fn(&Engine) -> bool) -> Vec<usize> {
     let each = shell.read_each(has).into_iter().enumerate();
     each.filter_map(|(shard, has)| has.then_some(shard))
@@ -168,7 +168,7 @@ fn hops_are_set_where_they_are() {
         }
         let totals = shell.link_totals();
         assert_eq!(totals.len(), terminals.len(), "each was blocked once");
-        // There is nothing to read of a removed hop.
+        // A removed hop has nothing to read.
         let gone = HopId(1000);
         assert!(shell.read_hop(gone, |engine| engine.hop(gone)).is_none());
     }
@@ -208,7 +208,7 @@ fn what_a_message_replaces_is_found_where_the_way_was_before() {
     let mut others = terminals.iter();
     let other = others.find(|node| shard_of(&shell, **node) != before);
     config.routes[0].via = *other.expect("one in another shard");
-    // All references that lead onward are removed, except the test's own.
+    // The route now leads through a neighbour of another shard.
     shell
         .reconfigure(&config)
         .expect("only a route has changed");

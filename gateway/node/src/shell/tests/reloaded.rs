@@ -1,4 +1,4 @@
-//! Another configuration is applied by all shards or by none.
+//! A new configuration is applied by all shards or by none.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn another_configuration_moves_hops_in_their_shards() {
         let terminals = terminals();
         let (shell, _inbound) = shell(&hub(&terminals), count);
         let mut config = hub(&[&terminals[..], &[20, 21, 22]].concat());
-        // The second terminal is taken away.
+        // The second terminal is removed.
         config.hops.remove(1);
         shell.reconfigure(&config).expect("hops may come and go");
         let listed: Vec<u64> = shell.hops().iter().map(|hop| hop.neighbour).collect();
@@ -36,7 +36,7 @@ fn what_one_shard_refuses_changes_none() {
     let mut other = config.clone();
     let class = other.scheduler.classes.last_mut().expect("classes");
     class.priority += 1;
-    // The last shard alone has other priorities.
+    // Only the last shard has other priorities.
     let [mut engines, others] = [&config, &other].map(|config| {
         let engines = Engine::of_shards(Instant::now(), config, in_memory(3));
         engines.expect("a valid configuration")

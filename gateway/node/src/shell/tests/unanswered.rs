@@ -1,4 +1,4 @@
-//! The effects of a session whose transport gets no answers.
+//! The effects of a session whose transport gets no acknowledgements.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -8,7 +8,7 @@ use underpass_engine::Sign;
 
 use super::*;
 
-/// A session whose transport owes an acknowledgement from the beginning on.
+/// A session whose transport is owed an acknowledgement from the start.
 struct Unanswered {
     since: tokio::time::Instant,
     renewed: AtomicU64,
@@ -57,7 +57,7 @@ async fn a_session_is_replaced_where_its_peer_is_heard_long_after_it_owed_an_ans
             shell.session_figures();
             renewed.push(session.renewed.load(SeqCst));
         }
-        // After six round trips of 0.6 s.
+        // This is after six round trips of 0.6 s.
         assert_eq!((renewed[34], renewed[39]), (0, 1));
     }
 }
