@@ -1,4 +1,4 @@
-//! Bundles: one of which only the sequence number changes, and custody signals.
+//! Bundles that differ only in their sequence number, and custody signals.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use underpass_bundle::wire::{
 /// CRC-32C, as RFC 9171, 4.2.1 numbers it, and its size, bytes.
 const CRC32C: u64 = 2;
 const CRC_BYTES: usize = 4;
-/// Numbers from here up to 2³² take five bytes, so all bundles are of one size.
+/// Numbers from here up to 2³² take five bytes, so all bundles have the same size.
 const FIRST: u32 = 1 << 16;
 const LIFETIME_MS: u64 = 3_600_000;
 /// Milliseconds from 1970 to 2000, the DTN epoch.
@@ -32,27 +32,27 @@ pub fn payload(bytes: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(bytes).collect()
 }
 
-/// Who sends a bundle to whom: node and service.
+/// Source and destination of a bundle: node and service.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     source: (u64, u64),
     destination: (u64, u64),
 }
 
-/// A bundle's bytes, and where in them is what changes.
+/// The bytes of a bundle, and the places that change.
 #[derive(Clone, Debug)]
 pub struct Template {
     pub bytes: Vec<u8>,
     number_at: usize,
-    /// With its CRC at its end.
+    /// The primary block; its CRC is at its end.
     primary: std::ops::Range<usize>,
-    /// Where its number under custody is.
+    /// The place of its number under custody.
     custody_at: Option<usize>,
 }
 
 impl Template {
-    /// A bundle from service 1 of node `source` to that of `sink`, under the source's
-    /// custody or without.
+    /// A bundle from service 1 of node `source` to service 1 of node `sink`, with or
+    /// without the source's custody.
     pub fn new(source: u64, sink: u64, payload: &[u8], custody: bool) -> Template {
         let ends = Ends {
             source: (source, 1),
@@ -69,7 +69,7 @@ impl Template {
         }
     }
 
-    /// Gives the bundle whose bytes `out` begins with its number.
+    /// Writes its number into the bundle at the start of `out`.
     pub fn number(&self, out: &mut [u8], number: u32) {
         let sequence = (FIRST + number).to_be_bytes();
         out[self.number_at..self.number_at + 4].copy_from_slice(&sequence);
@@ -83,19 +83,20 @@ impl Template {
         }
     }
 
-    /// Up to here are the bundle's bytes that may change.
+    /// The length of the part of the bundle that may change.
     pub fn head_bytes(&self) -> usize {
         self.custody_at.map_or(self.primary.end, |at| at + 4)
     }
 }
 
-/// The number of a bundle by its sequence number; `None` if it is none of ours.
+/// The number of a bundle from its sequence number; `None` if it is not ours.
 pub fn number_of(sequence: u64) -> Option<u64> {
     sequence.checked_sub(u64::from(FIRST))
 }
 
 /// A custody signal: node `from` has accepted these numbers of a custodian's sequence.
-/// The ranges are inclusive and in order, at least one, and do not meet.
+/// There must be at least one range; the ranges are inclusive, in order, and do not
+/// touch.
 pub fn signal(from: u64, custodian: u64, sequence: u64, ranges: &[(u64, u64)]) -> Vec<u8> {
     let mut runs = Vec::new();
     let mut next = ranges[0].0;
@@ -125,8 +126,8 @@ pub fn signal(from: u64, custodian: u64, sequence: u64, ranges: &[(u64, u64)]) -
     bytes
 }
 
-/// A bundle's beginning up to its primary block; where its sequence number and its
-/// primary block are in it.
+/// The start of a bundle up to its primary block, with the places of its sequence number
+/// and its primary block.
 fn begin(ends: Ends, flags: u64) -> (Vec<u8>, usize, std::ops::Range<usize>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default();
@@ -146,7 +147,7 @@ fn begin(ends: Ends, flags: u64) -> (Vec<u8>, usize, std::ops::Range<usize>) {
     let time_ms = (now.as_millis() as u64).saturating_sub(EPOCH_MS);
     write_head(&mut bytes, UNSIGNED, time_ms);
     let number_at = bytes.len() + 1;
-    // Two signals of one millisecond differ, too.
+    // Two signals within a millisecond differ too.
     let number = match flags {
         ADMINISTRATIVE => FIRST + now.subsec_nanos(),
         _ => FIRST,
@@ -158,7 +159,7 @@ fn begin(ends: Ends, flags: u64) -> (Vec<u8>, usize, std::ops::Range<usize>) {
     (bytes, number_at, primary)
 }
 
-/// The custody block of node `custodian`; returns where its number is.
+/// Writes the custody block of node `custodian`; returns the place of its number.
 fn write_cteb(bytes: &mut Vec<u8>, custodian: u64) -> usize {
     write_head(bytes, ARRAY, 5);
     // Block number 2, replicated in fragments, no CRC.
@@ -177,7 +178,7 @@ fn write_cteb(bytes: &mut Vec<u8>, custodian: u64) -> usize {
     at
 }
 
-/// The payload block, and the bundle's end.
+/// Writes the payload block, and the bundle's end.
 fn end(bytes: &mut Vec<u8>, payload: &[u8]) {
     let began = bytes.len();
     write_head(bytes, ARRAY, 6);
@@ -190,7 +191,7 @@ fn end(bytes: &mut Vec<u8>, payload: &[u8]) {
     bytes.push(0xff);
 }
 
-/// The CRC of the block that began there, over itself as zeros.
+/// Writes the CRC of the block that starts at `began`, computed with the CRC as zeros.
 fn write_crc(bytes: &mut Vec<u8>, began: usize) {
     write_head(bytes, BYTES, CRC_BYTES as u64);
     let at = bytes.len();

@@ -15,18 +15,18 @@ use crate::Cli;
 use crate::bundle::{self, Template};
 use crate::session::{self, Error, Session};
 
-/// As much is written at once, bytes, or one bundle.
+/// Bytes that are written at once, unless one bundle is longer.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 const READ_AT_ONCE: usize = 64 << 10;
 
-/// What became of the bundles.
+/// The state of the sent bundles.
 #[derive(Debug, Default)]
 pub struct Sent {
     written: AtomicU64,
     acknowledged: AtomicU64,
     released: AtomicU64,
     failure: Mutex<Option<String>>,
-    /// Acknowledgements of what the first node sends, to be written.
+    /// Acknowledgements of the first node's bundles, still to be written.
     acks: Mutex<Vec<u8>>,
 }
 
@@ -35,7 +35,7 @@ impl Sent {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// Bundles of which the first node has signalled that it has custody.
+    /// The number of bundles that the first node has signalled custody of.
     pub fn released(&self) -> u64 {
         self.released.load(Ordering::Relaxed)
     }
@@ -58,7 +58,7 @@ impl Sent {
         Ok(())
     }
 
-    /// Bundles that have left, or are about to.
+    /// Bundles that have been written, or are about to be.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
@@ -76,7 +76,7 @@ impl Sent {
 
 /// Sends until all of `--count` are sent or it is over.
 ///
-/// `arrived` tells how many bundles are no longer on their way.
+/// `arrived` returns how many bundles are no longer in flight.
 pub fn run(cli: &Cli, sent: &Sent, arrived: &dyn Fn() -> u64, over: &AtomicBool) {
     if let Err(error) = send(cli, sent, arrived, over)
         && !over.load(Ordering::Relaxed)
@@ -118,7 +118,7 @@ fn send(cli: &Cli, sent: &Sent, arrived: &dyn Fn() -> u64, over: &AtomicBool) ->
             sent.written.store(number, Ordering::Relaxed);
             stream.write_all(bytes)?;
         }
-        // What is on its way would meet the next run's bundles.
+        // Bundles in flight would mix with those of the next run.
         let is_over =
             || sent.acknowledged() >= number && (!cli.custody || sent.released() >= number);
         while !is_over() && sent.failed().is_ok() {
@@ -185,12 +185,12 @@ fn take_acks(
     Ok(())
 }
 
-/// Transfers as they are written at once.
+/// Transfers that are written at once.
 struct Batch {
     bytes: Vec<u8>,
     template: Template,
-    /// Of one bundle: where its transfer's segments have their transfer id, and
-    /// where its first bytes are, from the transfer's own first byte on.
+    /// For one bundle, the places from the transfer's first byte on: of the transfer id
+    /// in each segment, and of the bundle's first bytes.
     ids_at: Vec<usize>,
     bundle_at: usize,
     transfer_bytes: usize,
@@ -203,7 +203,7 @@ impl Batch {
         let template = Template::new(cli.source, cli.sink, &payload, cli.custody);
         let total = template.bytes.len();
         let segment = usize::try_from(segment_mru).unwrap_or(usize::MAX);
-        // The first segment holds all of the bundle that changes.
+        // The first segment holds every part of the bundle that changes.
         let segment = segment.max(template.head_bytes());
         let (mut transfer, mut ids_at, mut bundle_at) = (Vec::new(), Vec::new(), 0);
         for (index, data) in template.bytes.chunks(segment).enumerate() {
@@ -215,7 +215,7 @@ impl Batch {
             if begin + data.len() == total {
                 flags |= segment_flag::END;
             }
-            // Behind the type and the flags.
+            // After the type and the flags.
             ids_at.push(transfer.len() + 2);
             emit_segment_header(
                 flags,
@@ -241,7 +241,7 @@ impl Batch {
         }
     }
 
-    /// The transfers from `number` on, up to `count`: how many, and their bytes.
+    /// The transfers from `number` on, at most up to `count`: their number and bytes.
     fn make(&mut self, number: u64, count: u64) -> (u64, &[u8]) {
         let made = self
             .bundles

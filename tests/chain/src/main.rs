@@ -1,12 +1,12 @@
-//! `chain`: bundles into one end of a chain of nodes, and out of the other.
+//! `chain`: sends bundles into one end of a chain of nodes, and takes them at the other.
 //!
-//! A generator dials the first node and sends it bundles over TCPCLv4 without
-//! TLS, as fast as they are acknowledged; a sink takes what the last node sends
-//! it, decodes and compares each bundle, and counts. Both are as cheap as they
-//! can be: the generator's bundles are made beforehand but for their sequence
-//! number. The generator begins when the last node has reached the sink. With
-//! `--to` the sink's own address, the two show what they carry alone. The
-//! outcome is told as JSON; a bundle that is not what was sent is an error.
+//! A generator dials the first node and sends it bundles over TCPCLv4 without TLS, as
+//! fast as they are acknowledged. A sink receives what the last node sends, decodes,
+//! compares and counts each bundle. Both cost as little as they can: the generator
+//! prepares its bundles in advance, except for their sequence number. It starts when the
+//! last node has connected to the sink. If `--to` is the sink's own address, generator
+//! and sink show what they can carry alone. The result is printed as JSON; a bundle that
+//! differs from what was sent is an error.
 
 mod bundle;
 mod generator;
@@ -29,7 +29,7 @@ use generator::Sent;
 use session::Error;
 use sink::Received;
 
-/// What is on its way at the end comes within this time.
+/// Bundles in flight at the end arrive within this time.
 const DRAINED_WITHIN: Duration = Duration::from_secs(20);
 
 /// What to run.
@@ -76,24 +76,24 @@ struct Cli {
     only_receive: Option<u64>,
 }
 
-/// What was measured at the sink.
+/// The result, measured at the sink.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Outcome {
     /// Bundles.
     bundles: u64,
-    /// Seconds in which they came.
+    /// The seconds in which they arrived.
     seconds: f64,
     /// Bundles a second.
     bundles_per_s: f64,
     /// Bits of payload a second.
     bits_per_s: f64,
-    /// Bundles that came twice.
+    /// Bundles that arrived twice.
     doubled: u64,
-    /// Bundles sent, and not come at the end.
+    /// Bundles that were sent but had not arrived at the end.
     missing: u64,
     /// Bundles acknowledged to the generator, from the start.
     acknowledged: u64,
-    /// Bundles of which the first node has signalled custody, from the start.
+    /// Bundles that the first node has signalled custody of, from the start.
     released: u64,
     /// This program's processor time, seconds.
     cpu_s: f64,
@@ -153,7 +153,7 @@ fn measure(cli: &Cli) -> Result<Outcome, Error> {
                 true => sent.acknowledged(),
                 false => received.bundles(),
             };
-            // Who only receives counts from the first one on.
+            // With `--only-receive`, counting begins with the first bundle.
             let mut first = began;
             while done() < count {
                 failed()?;
@@ -176,7 +176,7 @@ fn measure(cli: &Cli) -> Result<Outcome, Error> {
         generator.join().expect("the generator does not panic");
     }
     failed()?;
-    // What is still on its way would meet the next run's bundles.
+    // Bundles in flight would mix with those of the next run.
     let until = Instant::now() + DRAINED_WITHIN;
     let is_over = || received.bundles() >= sent.written() && received.unsignalled() == 0;
     while !cli.only_send && !is_over() && Instant::now() < until {

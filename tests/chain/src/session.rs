@@ -1,4 +1,4 @@
-//! The beginning of a TCPCLv4 session without TLS, on either side.
+//! The start of a TCPCLv4 session without TLS, on either side.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -28,9 +28,9 @@ pub enum Error {
 pub struct Session {
     pub stream: TcpStream,
     pub decoder: Decoder,
-    /// What was read and not taken yet.
+    /// Bytes that were read and not processed yet.
     pub input: Vec<u8>,
-    /// What the peer takes in one segment, bytes.
+    /// The most bytes that the peer takes in one segment.
     pub segment_mru: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Takes what the last node sends.
+//! Receives what the last node sends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,12 +14,12 @@ use underpass_tcpcl::wire::{Frame, XferAck, emit_ack, emit_segment_header, segme
 use crate::bundle::{number_of, signal};
 use crate::session::{self, Error, Session};
 
-/// Custody is signalled so often, or after so many bundles.
+/// Custody is signalled at this interval, or after this many bundles.
 const SIGNALLED_EACH: Duration = Duration::from_millis(20);
 const MANY: usize = 1000;
 const READ_AT_ONCE: usize = 256 << 10;
 
-/// What has come.
+/// The bundles that have arrived.
 #[derive(Debug)]
 pub struct Received {
     node: u64,
@@ -27,9 +27,9 @@ pub struct Received {
     reached: AtomicBool,
     bundles: AtomicU64,
     doubled: AtomicU64,
-    /// Those whose custodian waits for a signal.
+    /// Bundles whose custodian waits for a signal.
     unsignalled: AtomicU64,
-    /// A bit for each number.
+    /// One bit for each number.
     seen: Mutex<Vec<u64>>,
     failure: Mutex<Option<String>>,
 }
@@ -48,12 +48,12 @@ impl Received {
         }
     }
 
-    /// Whether a node has had a session.
+    /// Whether a node has had a session with the sink.
     pub fn is_reached(&self) -> bool {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// Different bundles that have come.
+    /// The number of different bundles that have arrived.
     pub fn bundles(&self) -> u64 {
         self.bundles.load(Ordering::Relaxed)
     }
@@ -78,7 +78,7 @@ impl Received {
         failure.get_or_insert(why);
     }
 
-    /// Takes a bundle, and returns whom to signal custody.
+    /// Takes a bundle, and returns the custodian to signal, if any.
     fn take(&self, raw: Bytes) -> Result<Option<Cteb>, String> {
         let bundle = decode(&raw, &DecodeLimits::default(), &CodePoints::default())
             .map_err(|error| error.to_string())?;
@@ -105,12 +105,12 @@ impl Received {
     }
 }
 
-/// Takes sessions, each in a thread.
+/// Accepts sessions, each on a thread.
 pub fn accept(listener: &TcpListener, received: &Arc<Received>) {
     for stream in listener.incoming() {
         let received = received.clone();
         thread::spawn(move || {
-            // A session that the node ends, a standby for one, is no failure.
+            // A session that the node ends, such as a standby, is not a failure.
             if let Ok(stream) = stream
                 && let Err(error @ (Error::Foreign(_) | Error::Messages(_))) =
                     take_session(stream, &received)
@@ -131,7 +131,7 @@ fn take_session(stream: TcpStream, received: &Received) -> Result<(), Error> {
     received.reached.store(true, Ordering::Relaxed);
     let (mut bundle, mut acks) = (Vec::new(), Vec::new());
     let mut segment = None;
-    // What is not signalled yet: custodian, sequence and number.
+    // Bundles that are not signalled yet: custodian, sequence and number.
     let mut signals: Vec<(u64, u64, u64)> = Vec::new();
     let (mut transfer, mut signalled) = (0, Instant::now());
     stream.set_read_timeout(Some(SIGNALLED_EACH))?;
@@ -169,7 +169,7 @@ fn take_session(stream: TcpStream, received: &Received) -> Result<(), Error> {
                 }
             }
         }
-        // What is left is a part of a message without its data.
+        // The rest is the start of a message without its data.
         buffer.copy_within(taken..filled, 0);
         filled -= taken;
         let due = signals.len() >= MANY || signalled.elapsed() >= SIGNALLED_EACH;
@@ -197,7 +197,7 @@ fn gather(cteb: &Cteb) -> Result<(u64, u64, u64), Error> {
     Ok((custodian, cteb.sequence, cteb.number))
 }
 
-/// Appends signals of all that is gathered, each a transfer, to `out`.
+/// Appends a signal for each of the gathered custodians to `out`, as one transfer each.
 fn emit_signals(
     node: u64,
     gathered: &mut Vec<(u64, u64, u64)>,

@@ -1,4 +1,4 @@
-//! Datagrams from anybody at an endpoint that knows one peer.
+//! Datagrams from anybody, at an endpoint that knows one peer.
 #![no_main]
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,5 +1,5 @@
-//! A node that receives any bundle: whole, or any blocks after a primary block
-//! whose CRC is right, which chance would hardly find.
+//! A node that receives any bundle: arbitrary bytes, or arbitrary blocks after a primary
+//! block with a correct CRC, which random bytes would hardly ever have.
 #![no_main]
 
 mod neighbour;

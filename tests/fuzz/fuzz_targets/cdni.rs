@@ -1,4 +1,4 @@
-//! CDNI metadata: documents of a source, and what requests ask of them.
+//! CDNI metadata: documents of a source, and lookups for requests.
 #![no_main]
 
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libfuzzer_sys::fuzz_target;
 use underpass_cdni::{MOST_OBJECT_BYTES, Metadata, Size};
 
-// The first octet: where an index ends and the documents begin that it links to.
+// The first octet says where the index ends and the documents that it links to begin.
 fuzz_target!(|data: &[u8]| {
     let Some((cut, data)) = data.split_first() else {
         return;
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let mut metadata = Metadata::new("http://a.example/index");
     let mut now = Instant::now();
     for target in ["/a/b.mp4?x=1", "/", "/*"] {
-        // An index, and three documents that lead to each other.
+        // An index, and three documents that link to each other.
         for _ in 0..5 {
             if let Size::Known(bytes) = metadata.size(now, "a.example", target) {
                 assert!(bytes <= MOST_OBJECT_BYTES);

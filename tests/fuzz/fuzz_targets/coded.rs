@@ -11,8 +11,8 @@ use underpass_coded::{Message, Protection, Receiver, Sender};
 
 const ROOM: u64 = 1 << 16;
 
-// Pieces behind their lengths, one octet each: datagrams, or messages where the
-// first bit of the length is set.
+// Pieces behind their lengths of one octet each: messages if the first bit of the length
+// is set, otherwise datagrams.
 fuzz_target!(|data: &[u8]| {
     let mut now = Instant::now();
     let mut receiver = Receiver::new(ROOM);

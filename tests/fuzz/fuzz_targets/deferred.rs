@@ -1,5 +1,5 @@
-//! Messages about deferred requests: any payload is read or refused, and what
-//! is read is written as it was.
+//! Messages about deferred requests: any payload is parsed or refused, and a parsed one
+//! is encoded as it was.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What origins and clients send on a stream whose flows are watched.
+//! Bytes from origins and clients on a stream whose flows are observed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! An LTP engine with blocks under way, and a peer that sends any bytes, segments of
-//! sessions that there are, or nothing for a while.
+//! An LTP engine with blocks in progress, and a peer that sends arbitrary bytes, segments
+//! of existing sessions, or nothing for a while.
 #![no_main]
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const PEER: u64 = 2;
 const LARGEST_BLOCK: u64 = 64 << 10;
 const MEMORY: usize = 4 * LARGEST_BLOCK as usize;
 const SESSIONS: usize = 16;
-/// Segments that may leave before more is heard.
+/// The most segments that leave before more input is handled.
 const SEGMENTS_AT_ONCE: usize = 256;
 
 fuzz_target!(|data: &[u8]| {
@@ -90,7 +90,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// A segment of a session, whatever follows its header (RFC 5326, 3.1).
+/// A segment of a session, with arbitrary bytes after its header (RFC 5326, 3.1).
 fn segment(kind: u8, session: SessionId, said: &[u8]) -> Vec<u8> {
     let mut out = vec![kind & 0x0f];
     sdnv::put(session.originator, &mut out);

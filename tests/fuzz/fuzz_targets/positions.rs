@@ -1,5 +1,5 @@
-//! What a receiver, or who pretends to be one, sends: NMEA 0183 and gpsd's
-//! JSON, whole, in pieces and as datagrams.
+//! Input from a GNSS receiver, real or not: NMEA 0183 and gpsd's JSON, whole, in pieces
+//! and as datagrams.
 #![no_main]
 
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     converse(&mut gpsd::Client::new(now, None, 0), now, data);
 });
 
-/// A connection in pieces, then silence until it is given up.
+/// A connection that sends pieces, and then nothing until it is given up.
 fn converse(feed: &mut impl Feed, now: Instant, data: &[u8]) {
     feed.open(now);
     for piece in data.chunks(7) {
@@ -34,7 +34,7 @@ fn converse(feed: &mut impl Feed, now: Instant, data: &[u8]) {
     panic!("a silent source is never given up");
 }
 
-/// The same with checksums that are right, so that fields are read.
+/// The same with correct checksums, so that the fields are parsed.
 fn signed(stream: &mut nmea::Stream, now: Instant, data: &[u8]) -> Vec<Event> {
     let mut events = vec![];
     for body in data.split(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! What terminals ask of their authority through a hub, and what it answers.
+//! Requests of terminals to their authority through a hub, and its answers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

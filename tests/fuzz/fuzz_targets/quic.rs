@@ -1,4 +1,4 @@
-//! What a peer says on the control stream of a QUIC session.
+//! A peer's messages on the control stream of a QUIC session.
 #![no_main]
 
 use bytes::BytesMut;

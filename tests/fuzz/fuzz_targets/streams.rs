@@ -1,5 +1,5 @@
-//! The streams of a peer over any payload: first one's own stream is open, so
-//! that frames can mean it.
+//! The streams of a peer over any payload. The node's own stream is opened first, so that
+//! frames can refer to it.
 #![no_main]
 
 use std::time::Instant;
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut peer = Peer::new(Config::default(), Side::of(1, 2), INCARNATION);
     let now = Instant::now();
-    // Several payloads: what one leaves behind, the next one meets.
+    // Several payloads: each one meets the state that the one before has left.
     let size = data.len() / (usize::from(cuts) % PAYLOADS + 1) + 1;
     for piece in data.chunks(size) {
         let payload = Bytes::copy_from_slice(piece);

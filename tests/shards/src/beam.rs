@@ -1,4 +1,4 @@
-//! A hub's engine and its terminals, whose bundles are carried by hand.
+//! A hub's engine and its terminals; the program carries bundles between them.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use underpass_streams::{Event, Open, Target};
 
 use crate::configs::{self, CLASSES, HUB, STREAMS};
 
-/// Custody signals and credit need no longer than this.
+/// Custody signals and credit arrive within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What was carried so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Bundles of streams that the terminals have taken.
+    /// Stream bundles that the terminals have received.
     pub delivered: u64,
     /// Bundles from the terminals to the hub.
     pub returned: u64,
-    /// Time in calls of the hub's engine.
+    /// The time spent in calls of the hub's engine.
     pub hub: Duration,
     written_bytes: u64,
     read_bytes: u64,
@@ -30,15 +30,15 @@ pub struct Counts {
 pub struct Beam {
     hub: Engine,
     terminals: Vec<Engine>,
-    /// One to each terminal, in their order.
+    /// One stream to each terminal, in the terminals' order.
     streams: Vec<StreamKey>,
-    /// What each write takes.
+    /// The bytes of each write.
     payload: Bytes,
     counts: Counts,
 }
 
 impl Beam {
-    /// As many engines of one hub, each with its own terminals.
+    /// This many engines of one hub, each with its own terminals.
     pub fn shards(count: usize, terminals: u64, bytes: usize) -> Result<Vec<Beam>, String> {
         let config = configs::engine(HUB, HUB + 1..=HUB + terminals);
         let stores = (0..count).map(|_| Box::<MemoryStore>::default());
@@ -51,7 +51,7 @@ impl Beam {
             .collect()
     }
 
-    /// Sessions are up, and a stream to each terminal is open.
+    /// Sets up the sessions, and opens a stream to each terminal.
     fn new(mut hub: Engine, bytes: usize) -> Result<Beam, String> {
         let now = Instant::now();
         let make = |config| Engine::new(now, config).map_err(|error| error.to_string());
@@ -94,7 +94,7 @@ impl Beam {
         self.counts
     }
 
-    /// One bundle to each terminal, and what follows from it by now.
+    /// Sends one bundle to each terminal, and carries what follows at once.
     pub fn round(&mut self) -> Result<(), String> {
         for number in 0..self.streams.len() {
             let now = Instant::now();
@@ -108,8 +108,7 @@ impl Beam {
         self.heed_deadlines()
     }
 
-    /// Waits until all that was written has been read, and all custody is
-    /// released.
+    /// Waits until all written bytes have been read and all custody is released.
     pub fn finish(&mut self) -> Result<(), String> {
         let started = Instant::now();
         loop {
@@ -150,8 +149,8 @@ impl Beam {
         Ok(())
     }
 
-    /// Calls the hub's engine, and takes the time. A profile tells by this name
-    /// what is the hub's.
+    /// Calls the hub's engine, and measures the time. A profile shows the hub's part
+    /// under this name.
     #[inline(never)]
     fn of_hub<R>(&mut self, call: impl FnOnce(&mut Engine) -> R) -> R {
         let started = Instant::now();
@@ -180,7 +179,7 @@ impl Beam {
         Ok(())
     }
 
-    /// Reads what has arrived at a terminal, and carries what it offers.
+    /// Reads the bytes that have arrived at a terminal, and carries its offers.
     fn take_from(&mut self, now: Instant, number: usize) -> Result<(), String> {
         while let Some(action) = self.terminals[number].poll_action() {
             match action {
@@ -209,8 +208,7 @@ impl Beam {
     }
 }
 
-/// Gives a bundle to the engine at the other end, in memory of its own, as
-/// from a socket.
+/// Gives a bundle to the engine at the other end, in a separate copy, as from a socket.
 fn give(
     now: Instant,
     to: &mut Engine,

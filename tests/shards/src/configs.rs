@@ -1,4 +1,4 @@
-//! What the engines and their sessions are made from.
+//! Configurations of the engines and their sessions.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -9,9 +9,9 @@ use underpass_engine::{EngineConfig, HopConfig, HopId};
 use underpass_scheduler::{self as scheduler, ClassConfig};
 use underpass_streams::Announcement;
 
-/// The hub's ipn node number; terminals have those above.
+/// The hub's ipn node number; terminals have higher numbers.
 pub const HUB: u64 = 1;
-/// The classes of each node, and so the sessions of each hop.
+/// The number of classes of each node, and so of sessions of each hop.
 pub const CLASSES: u64 = 3;
 /// The class of the streams.
 pub const STREAMS: Class = Class(2);
@@ -57,7 +57,7 @@ fn hop(neighbour: u64) -> HopConfig {
     }
 }
 
-/// A session of a class, as TCPCLv4 over TLS has them.
+/// A session of a class, like one of TCPCLv4 over TLS.
 pub fn session(class: Class) -> SessionInfo {
     SessionInfo {
         class: Some(class),

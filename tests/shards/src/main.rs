@@ -1,11 +1,10 @@
-//! `shards`: how many bundles a second the protocol alone carries.
+//! `shards`: how many bundles a second the protocol alone can carry.
 //!
-//! A hub's engine and those of its terminals run without sockets and disks, in
-//! real time: a stream to each terminal is written to, its bytes are sealed
-//! into one bundle, which the terminal takes into custody and delivers; custody
-//! signals and credit go back. So each bundle costs the work of two engines,
-//! CRCs and a copy in place of the socket included. The outcome is told as
-//! JSON; it is an error if a byte does not arrive.
+//! A hub's engine and those of its terminals run without sockets and disks, in real time.
+//! A stream to each terminal is written to; its bytes are sealed into one bundle, which
+//! the terminal takes into custody and delivers; custody signals and credit go back. So
+//! each bundle costs the work of two engines, including CRCs and a copy in place of the
+//! socket. The result is printed as JSON; a byte that does not arrive is an error.
 
 mod beam;
 mod configs;
@@ -45,18 +44,18 @@ struct Cli {
     seconds: f64,
 }
 
-/// What was measured; one thread's, or the sum of all.
+/// The result of one thread, or the sum of all.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Outcome {
     /// Bundles delivered.
     bundles: u64,
     /// Bundles delivered per second of the clock.
     bundles_per_s: f64,
-    /// Bundles delivered per second of the thread's processor time; of all
-    /// threads, the sum.
+    /// Bundles delivered per second of the thread's processor time; summed over all
+    /// threads.
     bundles_per_cpu_s: f64,
-    /// Bundles delivered per second of processor time in the hub's engine, the
-    /// terminals' left out; of all threads, the sum.
+    /// Bundles delivered per second of processor time in the hub's engine, without the
+    /// terminals'; summed over all threads.
     bundles_per_hub_s: f64,
     /// Custody signals and credit that went back, bundles.
     returned: u64,
@@ -112,7 +111,7 @@ fn measure(cli: &Cli) -> Result<Outcome, String> {
 
 /// One engine with its part of the terminals.
 fn run(cli: &Cli, mut beam: Beam, start: &Barrier) -> Result<Outcome, String> {
-    // Streams are open, and memory is as it is while running.
+    // The streams are then open, and memory is as it is in steady operation.
     for _ in 0..20 {
         beam.round()?;
     }

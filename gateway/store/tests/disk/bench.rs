@@ -1,4 +1,4 @@
-//! Stores over a simulated disk, in virtual time, and what is known of them.
+//! Stores over a simulated disk, in virtual time, and the test's knowledge of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,36 +19,36 @@ pub const LIMITS: Limits = Limits {
 pub struct Bench {
     pub disk: SimulatedDisk,
     pub limits: Limits,
-    /// One for each shard.
+    /// One store for each shard.
     pub stores: Vec<DiskStore>,
-    /// How many there are from the next start on.
+    /// The number of shards from the next start on.
     pub shards: usize,
-    /// Whether it starts again with another number of them.
+    /// Whether it starts again with another number of shards.
     pub changes_shards: bool,
-    /// Shards that do not listen, by bit.
+    /// Shards that do not listen, as bits.
     pub deaf: u64,
-    /// How often each shard was notified, and how often that was when it last
+    /// How often each shard was notified, and how often it had been when it last
     /// listened.
     pub notified: Arc<[AtomicU64]>,
     heard: Vec<u64>,
-    /// What each shard has heard of stalls: when they begin and when they end.
+    /// The starts and ends of stalls that each shard was told of.
     pub stalls: Vec<Vec<bool>>,
     pub worker: Worker<SimulatedDisk>,
     pub report: Report,
-    /// What the stores had kept when they were opened.
+    /// The bundles that the stores restored when they were opened.
     pub restored: Vec<Restored>,
     pub now: Instant,
     pub boot: u8,
     pub boot_ms: i64,
     pub runs: u64,
     pub next_id: u64,
-    /// All that was ever put for good, with what it was.
+    /// All bundles that were ever put durably, with their contents.
     pub put: BTreeMap<u64, Bundle>,
-    /// Of that, what is not removed.
+    /// Of these, the bundles that are not removed.
     pub kept: BTreeSet<u64>,
-    /// What the log needs for it: records, with their entries in an index.
+    /// The bytes that the log needs for them: records, with their index entries.
     pub kept_bytes: u64,
-    /// What somebody was told to be safe.
+    /// The bundles that a caller was told to be safe.
     pub committed: BTreeSet<u64>,
     pub lost: BTreeSet<u64>,
     pub events: Vec<StoreEvent>,
@@ -68,7 +68,7 @@ impl Bundle {
     }
 }
 
-/// Bytes that are nowhere else.
+/// Bytes that occur nowhere else.
 fn content(id: u64, bytes: usize) -> Bytes {
     let words = (0..bytes.div_ceil(8) as u64).flat_map(|at| {
         let mut word = (id << 20 | at).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -78,13 +78,13 @@ fn content(id: u64, bytes: usize) -> Bytes {
     words.take(bytes).collect::<Vec<u8>>().into()
 }
 
-/// The shard that a bundle is assigned to, which there may not be.
+/// The shard that a bundle is assigned to; that shard may not exist.
 fn assigned(id: u64, shards: usize) -> usize {
     let mixed = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
     mixed as usize % (shards + 1)
 }
 
-/// The shard that has a bundle.
+/// The shard that owns a bundle.
 fn owner(id: u64, shards: usize) -> usize {
     Some(assigned(id, shards))
         .filter(|shard| *shard < shards)
@@ -158,12 +158,12 @@ impl Bench {
         }
     }
 
-    /// The shard that has a bundle.
+    /// The shard that owns a bundle.
     pub fn owner(&self, id: u64) -> usize {
         owner(id, self.stores.len())
     }
 
-    /// As [`Bench::put`], in a shard.
+    /// As [`Bench::put`], in this shard.
     pub fn put_in(&mut self, shard: usize, bytes: usize, urgent: bool) -> u64 {
         while self.owner(self.next_id) != shard {
             self.next_id += 1;
@@ -171,7 +171,7 @@ impl Bench {
         self.put(bytes, urgent)
     }
 
-    /// Keeps a bundle whose bytes follow from its id.
+    /// Puts a bundle whose bytes follow from its id.
     pub fn put(&mut self, bytes: usize, urgent: bool) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -185,7 +185,7 @@ impl Bench {
             urgent,
             file: None,
         };
-        // In two pieces, as streams seal them.
+        // In two pieces, as streams seal bundles.
         let half = bundle.payload.len() / 2;
         let pieces = vec![bundle.payload.slice(..half), bundle.payload.slice(half..)];
         let shard = self.owner(id);
@@ -215,14 +215,14 @@ impl Bench {
         self.listen();
     }
 
-    /// One step of the worker; tells whether it wants another at once.
+    /// One step of the worker; returns whether it wants another at once.
     pub fn step(&mut self) -> bool {
         let next = self.worker.step(true);
         self.listen();
         next == Next::Step
     }
 
-    /// Lets the worker do all that it can, and all shards hear of it.
+    /// Lets the worker do all its work, and tells all shards.
     pub fn settle(&mut self) {
         self.deaf = 0;
         for _ in 0..10_000 {
@@ -233,7 +233,7 @@ impl Bench {
         panic!("the worker never rests");
     }
 
-    /// Lets the worker try again what has failed, some times.
+    /// Lets the worker retry failed work some times.
     pub fn recover(&mut self) {
         for _ in 0..10 {
             self.settle();
@@ -287,7 +287,7 @@ impl Bench {
         }
     }
 
-    /// Asks the store that has it for a payload.
+    /// Asks the store that owns it for a payload.
     pub fn ask(&mut self, id: u64) -> Payload {
         let shard = self.owner(id);
         self.stores[shard].payload(BundleId(id))
@@ -306,7 +306,7 @@ impl Bench {
         panic!("the payload never comes");
     }
 
-    /// A payload, or none once it is told to be lost.
+    /// A payload, or none once it is reported lost.
     pub fn load_or_lose(&mut self, id: u64) -> Option<Bytes> {
         for _ in 0..100 {
             match self.ask(id) {
@@ -321,8 +321,8 @@ impl Bench {
         panic!("neither the payload nor its loss ever comes");
     }
 
-    /// The node ends, and starts again after `down`; a loss of power is
-    /// another boot.
+    /// The node ends, and starts again after `down`; a loss of power also starts another
+    /// boot.
     pub fn crash(&mut self, how: Crash, seed: u64, down: Duration) {
         self.disk.crash(how, seed);
         self.reopen(how != Crash::Kill, down);

@@ -1,4 +1,4 @@
-//! What the store does, one by one.
+//! The behaviour of the store, one claim at a time.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn payloads_leave_memory_and_come_back_in_time() {
     let here = |bench: &mut Bench, id: u64| {
         matches!(bench.stores[0].payload(BundleId(id)), Payload::Here(_))
     };
-    // The oldest are sent next.
+    // The oldest bundles are sent next.
     assert!(here(&mut bench, ids[0]));
     assert!(!here(&mut bench, ids[39]));
     bench.step();
@@ -93,7 +93,7 @@ fn what_is_known_of_many_bundles_leaves_less_memory_to_payloads() {
     };
     // A quarter of 256 KiB, less half a KiB for each of 16 bundles.
     assert_eq!(residents_of(16, &mut bench), 14);
-    // A quarter of it at least.
+    // At least a quarter of it.
     assert_eq!(residents_of(84, &mut bench), 4);
 }
 
@@ -115,9 +115,9 @@ fn what_is_written_takes_no_memory_in_the_end() {
             _ => {}
         });
     }
-    // One more record than 256 KiB, however much is written.
+    // 256 KiB and one more record, however much is written.
     assert!((200 << 10..257 << 10).contains(&most), "{most}");
-    // What nothing needs any more does not stay, though it never fills a file.
+    // Segments that are no longer needed are deleted, even if they never fill a file.
     assert!(segments <= 6, "{segments}");
 }
 
@@ -147,7 +147,7 @@ fn a_full_disk_slows_sources_loses_nothing_and_recovers() {
     for id in &late {
         assert!(bench.load(*id).is_some(), "still in memory");
     }
-    // What goes on to the next custodian makes room.
+    // Bundles that the next custodian takes make room.
     for id in first {
         bench.remove(id);
     }
@@ -189,7 +189,7 @@ fn downtime_counts_within_a_boot_and_not_beyond() {
     bench.settle();
     bench.crash(Crash::Kill, 1, Duration::from_secs(60));
     assert_eq!(bench.restored[0].stored_for, Duration::from_secs(67));
-    // Another boot: known is only the time up to the last write.
+    // After another boot, only the time up to the last write is known.
     bench.put(10, true);
     bench.settle();
     bench.crash(Crash::PowerInOrder, 1, Duration::from_secs(600));
@@ -202,10 +202,10 @@ fn what_a_later_boot_adds_to_a_segment_is_no_write_of_the_boot_before() {
     let mut bench = Bench::new(LIMITS);
     bench.put(10, true);
     bench.settle();
-    // The next boot seals the segment, at a later time of its own.
+    // The next boot seals the segment, at a later time on its own clock.
     bench.crash(Crash::PowerInOrder, 1, Duration::ZERO);
     assert_eq!(bench.restored[0].stored_for, Duration::ZERO);
-    // Without its trailer it is read as a whole, the index too.
+    // Without its trailer the segment is read as a whole, with its index.
     assert!(bench.disk.flip_in(b"UPCINDEX"));
     bench.crash(Crash::PowerInOrder, 1, Duration::ZERO);
     assert!(bench.report.damaged.is_empty());
@@ -220,7 +220,7 @@ fn a_log_does_not_outgrow_twice_what_is_kept() {
         bench.put(300, true);
         bench.settle();
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // One of ten stays for good: segments are never quite empty.
+        // One bundle in ten stays for good, so segments are never quite empty.
         if bench.kept.len() > 100 {
             let kept: Vec<u64> = bench.kept.iter().copied().collect();
             bench.remove(kept[(dice >> 33) as usize % kept.len()]);
@@ -246,7 +246,7 @@ fn a_payload_that_looks_like_a_record_is_none() {
     });
     bench.put(1000, true);
     bench.settle();
-    // A peer that knows the format, even a whole log, but not the nonce.
+    // An attacker that knows the format, even a whole log, but not the nonce.
     let mut other = Bench::new(LIMITS);
     other.runs = 77;
     other.reopen(false, Duration::ZERO);
@@ -263,7 +263,7 @@ fn a_payload_that_looks_like_a_record_is_none() {
     let (now, id) = (bench.now, BundleId(bench.next_id));
     bench.stores[0].put(now, id, Some(durable), vec![forged]);
     bench.settle();
-    // Whatever is flipped, nothing of the payload becomes a bundle.
+    // Whichever bit is flipped, nothing in the payload becomes a bundle.
     for seed in 0..300 {
         let saved = bench.disk.clone();
         bench.disk = bench.disk.copy();
@@ -287,7 +287,7 @@ fn a_segment_of_an_earlier_version_is_taken_up() {
         bench.put(700, true);
     }
     bench.settle();
-    // Segment 0 is the room that is set aside.
+    // Segment 0 is the reserve.
     let content = bench.disk.read(1, 0, usize::MAX).unwrap();
     let mut header = content[..60].to_vec();
     header[12..16].fill(0);

@@ -1,4 +1,4 @@
-//! What a call costs does not grow with what is stored: counted, not timed.
+//! The cost of a call does not grow with what is stored: steps are counted, not timed.
 
 use underpass_store::Limits;
 use underpass_work::{assert_bounded, of};
@@ -9,8 +9,7 @@ const SMALL: usize = 100;
 const LARGE: usize = 10_000;
 const ROUNDS: usize = 200;
 
-/// A store with so many bundles in many segments, each of which has garbage
-/// too.
+/// A store with this many bundles in many segments, each of which has garbage too.
 fn with(bundles: usize) -> Bench {
     let mut bench = Bench::new(Limits {
         memory_bytes: 1 << 20,
@@ -29,7 +28,7 @@ fn with(bundles: usize) -> Bench {
     bench
 }
 
-/// Entries looked at and calls to the disk in all rounds of `act`.
+/// The entries looked at and the calls to the disk, in all rounds of `act`.
 fn cost(bundles: usize, act: impl Fn(&mut Bench, usize)) -> u64 {
     let mut bench = with(bundles);
     let calls = bench.disk.operations();

@@ -1,4 +1,4 @@
-//! Bundle nodes over simulated disks: custody that outlives them.
+//! Bundle nodes over simulated disks: custody that survives the nodes.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::bench::LIMITS;
 const BULK: Class = Class(3);
 const SERVICE: u64 = 64;
 
-/// A node whose custody is on a disk.
+/// A node with custody on a disk.
 struct Node {
     number: u64,
     disk: SimulatedDisk,
@@ -103,7 +103,7 @@ impl Node {
         offer
     }
 
-    /// Gives all it has in a class to another node; tells how many it had.
+    /// Gives all bundles of a class to another node; returns their number.
     fn carry(&mut self, to: &mut Node, class: Class) -> usize {
         let mut count = 0;
         while let Some(offer) = self.next(to.number, class) {
@@ -174,7 +174,7 @@ fn a_relay_signals_custody_only_when_it_is_durable() {
     relay.now += SIGNALS;
     relay.agent.handle_timeout(relay.now);
     assert_eq!(relay.carry(&mut terminal, Class::SIGNALLING), 0);
-    // Killed now, it has promised nothing.
+    // A node that is killed now has promised nothing.
     relay.disk.crash(Crash::PowerInOrder, 1);
     relay.work();
     relay.pass(SIGNALS);
@@ -202,7 +202,7 @@ fn what_a_relay_has_signalled_reaches_its_destination_after_a_loss_of_power() {
     hub.pass(SIGNALS);
     hub.carry(&mut relay, Class::SIGNALLING);
     assert_eq!(relay.holds(), 0);
-    // Released is released.
+    // A released bundle stays released.
     relay.work();
     relay.crash(Crash::Kill);
     assert_eq!(relay.holds(), 0);
@@ -216,7 +216,7 @@ fn a_bundle_sent_before_the_crash_and_after_it_is_delivered_once() {
     terminal.carry(&mut relay, BULK);
     relay.work();
     relay.carry(&mut hub, BULK);
-    // The hub's signal never comes to this run.
+    // The hub's signal never reaches this run.
     relay.crash(Crash::Kill);
     relay.carry(&mut hub, BULK);
     assert_eq!(hub.deliveries().len(), 1);
@@ -243,7 +243,7 @@ fn a_restarted_source_tells_the_end_of_what_it_had_sent() {
     else {
         panic!("{events:?}");
     };
-    // Newly sealed bundles have other names and numbers.
+    // New bundles have other names and numbers.
     terminal.send(1, 43, b"new");
     assert_eq!(terminal.carry(&mut relay, BULK), 2);
     relay.work();
@@ -314,7 +314,7 @@ fn a_damaged_payload_ends_its_bundle_alone() {
     }
     terminal.carry(&mut relay, BULK);
     relay.work();
-    // Restarted twice: the second start reads the index only.
+    // It restarts twice: the second start reads only the index.
     relay.crash(Crash::Kill);
     relay.crash(Crash::Kill);
     assert!(relay.disk.flip_in(b"a payload of some"));

@@ -1,4 +1,4 @@
-//! A disk that fails in part.
+//! A disk that partly fails.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::bench::{Bench, LIMITS};
 
 const AFTER_POWER: [Crash; 2] = [Crash::PowerInOrder, Crash::PowerInAnyOrder];
 
-/// Some segments with bundles and releases, the last of them not sealed.
+/// Some segments with bundles and releases; the last one is not sealed.
 fn filled() -> Bench {
     let mut bench = Bench::new(LIMITS);
     for number in 0..60 {
@@ -30,7 +30,7 @@ fn segments(bench: &Bench) -> BTreeSet<u64> {
     bench.disk.sectors().into_iter().map(|(n, _)| n).collect()
 }
 
-/// Reads all that is in custody, and lets the store find out what it cannot.
+/// Reads all bundles in custody, so that the store finds those that it cannot read.
 fn read_all(bench: &mut Bench) {
     for id in bench.kept.clone() {
         let loaded = bench.load_or_lose(id);
@@ -58,7 +58,7 @@ fn an_unreadable_sector_found_at_the_start_costs_the_bundles_in_it() {
         let place = format!("sector {sector} of segment {segment}");
         let restored = bench.restored_ids();
         let missing = kept.difference(&restored).count();
-        // Whose release was in it comes back, and the next custodian knows it.
+        // Bundles whose release was in it come back; the next custodian knows them.
         let again = restored.difference(&kept).count();
         assert!(again <= 2, "{place}: {again} released ones are back");
         bench.kept.extend(&restored);
@@ -78,7 +78,7 @@ fn an_unreadable_sector_found_at_the_start_costs_the_bundles_in_it() {
             "{place} is not told"
         );
         cost += missing + lost;
-        // What is left goes on elsewhere.
+        // The rest is moved to other segments.
         for _ in 0..5 {
             bench.put(900, true);
             bench.settle();
@@ -120,8 +120,8 @@ fn an_unreadable_sector_found_at_run_time_costs_the_bundles_in_it() {
 fn a_loss_that_a_failed_step_of_compaction_has_found_is_told_all_the_same() {
     let mut bench = filled();
     let before = bench.kept.clone();
-    // One bundle that cannot be read has its segment emptied, and there is one
-    // that is not as it was written.
+    // A bundle that cannot be read makes the store empty its segment, which also has a
+    // bundle that is damaged.
     let (unreadable, damaged) = (10, 3);
     let middle = |bench: &Bench, id: u64| bench.put[&id].payload.slice(300..340);
     let segment = bench.disk.spoil_in(&middle(&bench, unreadable));
@@ -145,7 +145,7 @@ fn a_sector_that_fails_in_the_segment_that_is_written_ends_it() {
     let active = *segments(&bench).last().unwrap();
     let last = bench.put[&ids[9]].payload.slice(..40);
     assert_eq!(bench.disk.spoil_in(&last), Some(active));
-    // The newest leaves memory first.
+    // The newest payload leaves memory first.
     read_all(&mut bench);
     let next = bench.put(900, true);
     bench.settle();
@@ -249,7 +249,7 @@ fn what_is_released_stays_so_though_its_deletion_may_be_undone() {
                 bench.remove(id);
                 bench.step();
             }
-            // The segments that tell of the releases are released themselves.
+            // The segments with the releases are deleted in the end.
             for _ in 0..40 {
                 let id = bench.put(900, true);
                 bench.step();
@@ -270,8 +270,8 @@ fn what_is_released_stays_so_though_its_deletion_may_be_undone() {
 
 #[test]
 fn moved_bundles_that_are_released_do_not_come_back() {
-    // A copy in a segment that cannot be deleted yet outlives the release of
-    // the bundle that was moved out of it.
+    // A copy in a segment that cannot be deleted yet survives the release of the bundle
+    // that was moved out of it.
     for seed in 0..40 {
         let mut bench = Bench::new(LIMITS);
         let mut pinned = Vec::new();
@@ -331,7 +331,7 @@ fn a_write_that_stops_in_its_midst_is_repeated_whole() {
 
 #[test]
 fn a_lost_head_is_passed_at_a_cost_that_its_payload_cannot_raise() {
-    // A payload of heads, each of which asks for a checksum over a megabyte.
+    // The payload consists of heads, each of which asks for a checksum over a megabyte.
     let mut head = Vec::new();
     head.extend(0x5550_4352u32.to_be_bytes());
     head.extend([1, 0, 0, 0]);
@@ -360,7 +360,7 @@ fn a_lost_head_is_passed_at_a_cost_that_its_payload_cannot_raise() {
     let checked = underpass_work::of(|| bench.crash(Crash::Kill, 0, Duration::ZERO));
     let bytes = bench.disk.used_bytes();
     assert!(checked < 20 * bytes, "{checked} bytes checked for {bytes}");
-    // Also the bundle that its sector ends in, at most.
+    // At most, the bundle that shares its last sector is lost too.
     assert!(bench.restored_ids().contains(&last));
     assert!(bench.restored_ids().is_subset(&[first, last].into()));
 }

@@ -1,7 +1,7 @@
-//! Custody of payloads that are files, over a simulated disk and a real folder.
+//! Custody of payloads in files, over a simulated disk and a real folder.
 //!
-//! The folder is the worst that a loss of power can leave of it: a name that is
-//! taken away is gone at once, whatever the disk of the records has lost.
+//! The folder is as bad as a loss of power can leave it: a name that is removed is gone
+//! at once, whatever the records' disk has lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Node {
     now: Instant,
 }
 
-/// By whom a node reaches node 1.
+/// The neighbour by which a node reaches node 1.
 fn onward(number: u64) -> u64 {
     match number {
         10 => 5,
@@ -42,8 +42,7 @@ fn onward(number: u64) -> u64 {
     }
 }
 
-/// A run of the node: what an earlier one has left is taken up, and orphans are
-/// deleted.
+/// A run of the node: it takes up the files of an earlier run, and deletes orphans.
 fn start(
     number: u64,
     run: u64,
@@ -57,7 +56,7 @@ fn start(
     (payloads, agent, worker)
 }
 
-/// A process of a run of the node, which has taken nothing up yet.
+/// A process of a run of the node that has taken nothing up yet.
 fn open(
     number: u64,
     (run, seed): (u64, u64),
@@ -79,7 +78,7 @@ fn open(
         neighbour: NeighbourId(via),
         take_custody: true,
     };
-    // Terminal 10 reaches node 1 by way of relay 5.
+    // Terminal 10 reaches node 1 through relay 5.
     config.routes = vec![route(1, onward(number)), route(10, 10)];
     let identity = Identity {
         node: number,
@@ -133,7 +132,7 @@ impl Node {
         (self.payloads, self.agent, self.worker) = started;
     }
 
-    /// Hands all over to another process of the same run.
+    /// Hands everything over to another process of the same run.
     fn upgrade(self) -> Node {
         let state = self.agent.hand_over(self.now);
         drop(self.worker);
@@ -177,8 +176,7 @@ impl Node {
         None
     }
 
-    /// Gives the long bundle that it has next to another node, which takes it as
-    /// long ones are taken.
+    /// Gives its next long bundle to another node, which receives it as a long bundle.
     fn carry(&mut self, to: &mut Node) {
         let offer = self.offer(to.number, BULK).expect("it has one");
         let file = offer.file.as_ref().expect("it is a file");
@@ -197,7 +195,7 @@ impl Node {
             .transfer_finished(self.now, offer.key, acknowledged);
     }
 
-    /// Gives its custody signals to another node; tells how many it had.
+    /// Gives its custody signals to another node; returns their number.
     fn signal(&mut self, to: &mut Node) -> usize {
         let mut count = 0;
         while let Some(offer) = self.offer(to.number, Class::SIGNALLING) {
@@ -228,7 +226,7 @@ impl Node {
         })
     }
 
-    /// Each bundle has its payload, and each name is a bundle's.
+    /// Checks that each bundle has its payload, and that each name belongs to a bundle.
     fn check(&mut self, where_: &str) {
         assert!(!self.lost(), "{where_}: a payload is missing");
         assert_eq!(self.names(), self.bundles(), "{where_}");
@@ -304,8 +302,7 @@ fn a_file_is_deleted_only_once_no_crash_brings_its_bundle_back() {
     }
 }
 
-/// A node with so many bundles, of which the first is released while the disk
-/// fails so.
+/// A node with this many bundles; the first is released while the disk has these faults.
 fn released_amid(faults: &[Fault], bundles: usize) -> Node {
     let mut terminal = Node::new(10);
     for _ in 0..bundles {
@@ -324,8 +321,8 @@ fn released_amid(faults: &[Fault], bundles: usize) -> Node {
 
 #[test]
 fn while_the_disk_cannot_say_that_it_is_released_its_file_stays() {
-    // The release is said by a record, or by the deletion of the bundle's
-    // segment, if nothing else is in it.
+    // A release is recorded by a record, or by the deletion of the bundle's segment if
+    // that holds nothing else.
     let record: &[Fault] = &[Fault::Sync];
     let both: &[Fault] = &[Fault::Sync, Fault::SyncNames];
     for (faults, bundles) in [(record, 2), (both, 1), (both, 2)] {

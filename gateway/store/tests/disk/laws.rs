@@ -1,5 +1,5 @@
-//! Whatever is done, and whenever it ends: what was told to be safe is there,
-//! and what is there is what was put.
+//! Whatever is done, and whenever it ends: bundles reported safe are there, and each
+//! bundle is as it was put.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn deed() -> impl Strategy<Value = Deed> {
     ]
 }
 
-/// Deeds by several shards, some of which do not listen for a while.
+/// Operations by several shards, some of which do not listen for a while.
 fn deed_of_shards() -> impl Strategy<Value = Deed> {
     prop_oneof![
         16 => deed(),
@@ -102,8 +102,8 @@ fn perform(bench: &mut Bench, deed: &Deed) {
     }
 }
 
-/// The node ends and starts again, if it had several shards with any number of
-/// them; what it finds is checked.
+/// The node ends and starts again, with any number of shards if it had several; checks
+/// what it restores.
 fn end(bench: &mut Bench, how: Crash, seed: u64) {
     bench.disk.set_capacity(None);
     bench.disk.set_broken(false);
@@ -123,8 +123,8 @@ fn end(bench: &mut Bench, how: Crash, seed: u64) {
         assert!(restored.contains(id), "{id} was safe");
     }
     if how != Crash::PowerInAnyOrder {
-        // What is durable of this node's own is a prefix of what a shard
-        // sealed, but for what was released.
+        // The durable part of this node's own bundles is a prefix of what a shard sealed,
+        // except for released ones.
         for shard in 0..shards {
             let own = bench.kept.iter().filter(|id| !bench.put[id].urgent);
             let own: Vec<u64> = own.copied().filter(|id| owner[id] == shard).collect();
@@ -144,8 +144,8 @@ fn end(bench: &mut Bench, how: Crash, seed: u64) {
     bench.kept.retain(|id| restored.contains(id));
 }
 
-/// A store that has written bundles of these sizes, and whether they are urgent,
-/// and then has released some.
+/// A store that has written bundles of these sizes, urgent or not, and then has released
+/// some.
 fn written(mut bench: Bench, sizes: Vec<(usize, bool)>, released: &[prop::sample::Index]) -> Bench {
     for (bytes, urgent) in sizes {
         bench.put(bytes, urgent);
@@ -161,7 +161,7 @@ fn written(mut bench: Bench, sizes: Vec<(usize, bool)>, released: &[prop::sample
     bench
 }
 
-/// Three shards of a node that starts again with another number of them.
+/// Three shards of a node that starts again with another number of shards.
 fn three_shards() -> Bench {
     let mut bench = Bench::sharded(LIMITS, 3);
     bench.changes_shards = true;
@@ -174,7 +174,7 @@ fn survives_any_end(mut bench: Bench, deeds: &[Deed], how: Crash, seed: u64) {
     }
     end(&mut bench, how, seed);
     assert!(bench.lost.is_empty());
-    // Room comes back.
+    // Released bundles free their room.
     for id in bench.kept.clone() {
         bench.remove(id);
     }
@@ -266,20 +266,20 @@ proptest! {
             let loaded = bench.load_or_lose(id);
             prop_assert!(loaded.is_none_or(|payload| payload == expected));
         }
-        // Emptying goes on in the background.
+        // Segments are emptied in the background.
         for _ in 0..200 {
             bench.step();
         }
         let lost = bench.lost.len();
         prop_assert!(missing + lost <= 2, "{missing} missing, {lost} lost");
         prop_assert!(missing == 0 || !bench.report.damaged.is_empty());
-        // Nothing is left where it could not be read.
+        // No bundle remains in a segment that could not be read.
         let left = bench.disk.sectors();
         let emptied = left.iter().all(|(number, _)| *number != segment);
         prop_assert!(emptied || missing + lost == 0);
         let kept = bench.kept.clone();
         bench.crash(Crash::Kill, seed, Duration::ZERO);
-        // What was in memory all the time has not been read before.
+        // Payloads that were in memory all the time have not been read before.
         let late = kept.difference(&bench.restored_ids()).count();
         prop_assert!(missing + lost + late <= 2, "and {late} later");
     }
@@ -299,7 +299,7 @@ proptest! {
         bench.crash(how, seed, Duration::ZERO);
         let restored = bench.restored_ids();
         bench.kept.extend(&restored);
-        // Reading in the background finds what the start has not read.
+        // The background reader finds what the start has not read.
         for _ in 0..100 {
             bench.step();
         }
@@ -311,7 +311,7 @@ proptest! {
             let expected = bench.put[id].payload.clone();
             prop_assert_eq!(bench.load(*id), Some(expected));
         }
-        // It is reported once.
+        // The loss is reported only once.
         bench.crash(Crash::Kill, seed, Duration::ZERO);
         let again: Vec<_> = bench.report.damaged.iter().filter(|d| d.at > 0).collect();
         prop_assert!(again.is_empty(), "{again:?}");

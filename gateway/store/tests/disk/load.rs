@@ -1,4 +1,4 @@
-//! Puts that never pause: the log keeps its bound while it is written.
+//! Puts without pause: the log keeps to its bound during writing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,14 +14,13 @@ const LIMITS: Limits = Limits {
     memory_bytes: 64 << 10,
     write_behind: Duration::from_millis(250),
 };
-/// Between two puts.
+/// The interval between two puts.
 const BETWEEN: Duration = Duration::from_millis(100);
 /// How long the next custodian takes to signal.
 const SIGNALLED_AFTER: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Bundles come without pause and are soon released, but for one in each
-/// segment.
+/// Bundles come without pause and are soon released, except for one in each segment.
 struct Load {
     bench: Bench,
     elapsed: Duration,
@@ -29,9 +28,9 @@ struct Load {
     pinned: VecDeque<(Duration, u64)>,
     /// How long a pinned bundle stays.
     pinned_for: Duration,
-    /// Bytes put since one was pinned.
+    /// The bytes put since the last pinned bundle.
     since_pin: usize,
-    /// The most that was in custody at a time, bytes.
+    /// The most bytes that were in custody at once.
     most_bytes: u64,
     dice: u64,
 }
@@ -50,8 +49,8 @@ impl Load {
         }
     }
 
-    /// One put, if the store takes any; what is due is released; one step of
-    /// the worker, which never finds nothing to do.
+    /// One put, if the store takes any; releases what is due; one step of the worker,
+    /// which always has work.
     fn beat(&mut self) {
         self.dice = self
             .dice
@@ -105,14 +104,14 @@ impl Load {
         }
     }
 
-    /// All that is in custody is there after a restart, as it was put.
+    /// Checks that all bundles in custody are there after a restart, as they were put.
     fn verify(&mut self) {
         self.bench.settle();
         let kept = self.bench.kept.clone();
         self.bench.crash(Crash::PowerInAnyOrder, 7, Duration::ZERO);
         let restored = self.bench.restored_ids();
         assert!(kept.is_subset(&restored));
-        // A loss of power may take back the last releases.
+        // A loss of power may undo the last releases.
         assert!(restored.len() <= kept.len() + 20, "{}", restored.len());
         assert!(self.bench.lost.is_empty());
         for id in kept {
@@ -126,7 +125,7 @@ impl Load {
 fn an_hour_of_puts_without_pause_keeps_the_bound_with_a_bundle_pinned_in_each_segment() {
     let mut load = Load::new(Duration::from_secs(600));
     load.run(HOUR);
-    // Nearly all of what was put is gone: the bound was needed.
+    // Nearly all bytes that were put are gone: the bound was needed.
     let put: usize = load.bench.put.values().map(|b| b.payload.len()).sum();
     assert!(put as u64 > 20 * load.bound(), "{put} bytes put");
     let written = load.bench.disk.written_bytes();
@@ -144,7 +143,7 @@ fn bundles_pinned_for_the_whole_hour_cost_twice_their_size() {
 #[test]
 fn the_bound_of_less_custody_is_soon_reached_again_while_puts_go_on() {
     let mut load = Load::new(HOUR);
-    // Much waits for a blocked link, and all but a few go at once.
+    // Many bundles wait for a blocked link, and all but a few leave at once.
     for _ in 0..2000 {
         load.beat();
         while let Some((_, id)) = load.due.pop_front() {
@@ -162,7 +161,7 @@ fn the_bound_of_less_custody_is_soon_reached_again_while_puts_go_on() {
     let put = load.bench.put.len();
     load.run(Duration::from_secs(400));
     assert!(load.bench.put.len() - put > 3900, "puts went on");
-    // No memory of the most that there was.
+    // Forgets the earlier maximum.
     load.most_bytes = load.bench.kept_bytes;
     load.run(Duration::from_secs(400));
     load.verify();
@@ -173,7 +172,7 @@ fn a_disk_full_of_what_is_released_makes_room_by_itself() {
     let mut load = Load::new(HOUR);
     let capacity = 20 * LIMITS.segment_bytes;
     load.bench.disk.set_capacity(Some(capacity));
-    // The link is blocked: all stays, until the disk is full.
+    // The link is blocked: everything stays, until the disk is full.
     let mut beats = 0;
     while load.bench.stores[0].free_bytes() > 0 {
         load.beat();
@@ -187,7 +186,7 @@ fn a_disk_full_of_what_is_released_makes_room_by_itself() {
             .iter()
             .any(|e| matches!(e, StoreEvent::Stalled(_)))
     );
-    // It opens, and all but one in ten go, so that no segment is empty.
+    // The link opens, and all but one bundle in ten leave, so that no segment is empty.
     let kept: Vec<u64> = load.bench.kept.iter().copied().collect();
     for id in kept.into_iter().filter(|id| id % 10 != 0) {
         load.bench.remove(id);
@@ -211,7 +210,7 @@ fn room_that_others_took_and_gave_back_changes_nothing() {
     let mut load = Load::new(Duration::from_secs(60));
     for round in 0..40u64 {
         load.run(Duration::from_secs(20));
-        // Full at any point, be it in the middle of compaction.
+        // The disk may be full at any point, even in the middle of compaction.
         let used = load.bench.disk.used_bytes();
         load.bench
             .disk
@@ -230,14 +229,15 @@ fn room_that_others_took_and_gave_back_changes_nothing() {
 
 #[test]
 fn releases_one_by_one_share_a_segment_even_if_segments_are_small() {
-    // A segment's header is more than a quarter of it.
+    // A segment's header takes more than a quarter of it.
     let mut bench = Bench::new(bench::LIMITS);
     let mut ids = Vec::new();
     while bench.disk.sectors().iter().all(|(_, n)| *n < 32) {
         ids.push(bench.put(200, true));
         bench.settle();
     }
-    // Half of a full segment is released, which the other half keeps.
+    // Half of the bundles of a full segment are released; the other half keeps the
+    // segment.
     let half = ids.len() / 2;
     assert!(half > 15, "enough for garbage that is not tolerated");
     let written = bench.disk.written_bytes();
@@ -245,7 +245,7 @@ fn releases_one_by_one_share_a_segment_even_if_segments_are_small() {
         bench.remove(id);
         bench.settle();
     }
-    // The full one, the one with the releases, and the reserve.
+    // The full segment, the one with the releases, and the reserve.
     let segments = bench.disk.sectors().len();
     assert_eq!(segments, 3);
     let written = bench.disk.written_bytes() - written;

@@ -9,14 +9,14 @@ use underpass_store::simulated::Crash;
 
 use crate::bench::{Bench, LIMITS};
 
-/// Bytes that the worker writes or reads in one step.
+/// The most bytes that the worker writes or reads in one step.
 const GROUP_BYTES: usize = 8 << 20;
 const LARGE: Limits = Limits {
     segment_bytes: 64 << 20,
     memory_bytes: 256 << 20,
     ..LIMITS
 };
-/// The largest bundle where memory is short.
+/// The size of the largest bundle where memory is scarce.
 const MOST_BYTES: usize = 2000;
 
 #[test]
@@ -138,7 +138,7 @@ fn damage_that_nobody_asked_for_is_told_to_the_shard_of_its_bundle() {
         for _ in 0..50 {
             bench.step();
         }
-        // That it is the shard's own is checked wherever the bench listens.
+        // Wherever the bench listens, it checks that the bundle is the shard's own.
         assert_eq!(bench.lost, [victim].into());
     }
 }
@@ -165,7 +165,7 @@ fn a_lone_busy_shard_has_most_of_the_memory_and_leaves_the_others_their_part() {
     assert_eq!(fill(&mut bench, 0, true), memory / 4 * 3);
     for shard in 1..4 {
         assert_eq!(fill(&mut bench, shard, true), memory / 16);
-        // Enough for a caller that waits for an eighth of what it can burst.
+        // This is enough for a caller that waits for an eighth of its burst.
         assert!(memory / 16 > bench.stores[shard].burst_bytes() / 8);
     }
     assert_eq!(bench.worker.figures().uncommitted_bytes, memory / 16 * 15);
@@ -186,7 +186,7 @@ fn memory_that_one_shard_gives_back_is_told_to_one_that_was_refused_some() {
         if removed {
             ids.iter().for_each(|id| bench.remove(*id));
         } else {
-            // The second hears nothing of its own bundles.
+            // The second shard hears nothing about its own bundles.
             bench.deaf = 1 << 1;
             bench.worker.step(true);
             assert!(bench.notified(1) > before, "its bundles are written");
@@ -318,7 +318,7 @@ proptest! {
             perform(&mut bench, deed);
             let figures = bench.worker.figures();
             prop_assert!(figures.uncommitted_bytes <= LIMITS.memory_bytes, "{figures:?}");
-            // And the last payload of each, which stays.
+            // And the last payload of each shard, which stays.
             let most = LIMITS.memory_bytes / 4 + 3 * MOST_BYTES as u64;
             prop_assert!(figures.resident_bytes <= most, "{figures:?}");
         }
@@ -340,7 +340,7 @@ proptest! {
             prop_assert_eq!(own(store, "bytes not committed"), 0);
             prop_assert_eq!(store.free_bytes(), u64::MAX);
         }
-        // What all give back is nobody's.
+        // Room that all shards give back belongs to no shard.
         for id in bench.kept.clone() {
             bench.remove(id);
         }

@@ -1,4 +1,4 @@
-//! Shards on threads of their own, and the thread of their stores.
+//! Shards on their own threads, and the thread of their stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use underpass_bundle::{BundleId, DurableRecord, Payload, Restored, Store, StoreEvent};
 use underpass_store::{DiskStore, Handle, Limits, open_sharded};
 
-/// Room for three bundles at a time.
+/// Room for three bundles at once.
 const LIMITS: Limits = Limits {
     segment_bytes: 1 << 20,
     memory_bytes: 64 << 10,
@@ -19,7 +19,7 @@ const LIMITS: Limits = Limits {
 };
 const BUNDLE_BYTES: usize = 15 << 10;
 const BUNDLES: usize = 100;
-/// A shard that hears nothing for so long waits for ever.
+/// A shard that hears nothing for this time would wait for ever.
 const FOR_EVER: Duration = Duration::from_secs(120);
 
 struct Shard {
@@ -40,7 +40,7 @@ fn open(dir: &Path, shards: usize) -> (Vec<Shard>, Handle) {
         shards,
         assign,
         move |shard| {
-            // A shard that has ended listens no longer.
+            // A shard that has ended no longer listens.
             let _ = notify.lock().unwrap()[shard].send(());
         },
     );
@@ -62,8 +62,8 @@ impl Shard {
             .expect("it is notified");
     }
 
-    /// Puts bundles as long as there is room, and releases every other one once
-    /// it is safe; returns those that are left.
+    /// Puts bundles while there is room, and releases every other one once it is safe;
+    /// returns the bundles that are left.
     fn work(mut self, shard: u8, ids: &AtomicU64) -> (Shard, BTreeSet<u64>) {
         let (mut put, mut safe, mut left) = (0, 0, BTreeSet::new());
         while safe < BUNDLES {
@@ -134,7 +134,7 @@ fn shards_on_threads_of_their_own_wait_for_nothing_in_vain() {
     assert_eq!(handle.monitor().figures().uncommitted_bytes, 0);
     handle.close();
     drop(done);
-    // Two shards have what four had.
+    // Two shards own the bundles of four.
     let (mut shards, handle) = open(dir.path(), 2);
     for (number, shard) in shards.iter_mut().enumerate() {
         let here = |had: usize| if had < 2 { had == number } else { number == 0 };

@@ -1,5 +1,5 @@
-//! Which streams begin anew with the next run of a peer, though they had begun to
-//! leave for the run before.
+//! Which streams begin anew with the next run of a peer, though some of their bytes had
+//! left for the run before.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::restarts::{ask, read, withhold};
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// Has all of the class leave that a peer has to send; nobody acknowledges it. The
-/// streams that are to be told when somebody does.
+/// Everything that a peer has to send in the class leaves; nobody acknowledges it.
+/// Returns the streams to name at an acknowledgement.
 fn leave(peer: &mut Peer, now: Instant) -> Vec<StreamId> {
     let sealed = || match peer.poll_payload(now, CLASS, 4096)? {
         Sealed::Payload { streams, .. } => Some(streams),
@@ -22,7 +22,7 @@ fn leave(peer: &mut Peer, now: Instant) -> Vec<StreamId> {
     std::iter::from_fn(sealed).flatten().collect()
 }
 
-/// The streams that the hub's next run has been asked for.
+/// The streams that the hub's next run was asked to open.
 fn opened(pair: &mut Pair, run: u64) -> Vec<StreamId> {
     pair.hub = Peer::new(Config::default(), Side::Higher, run);
     pair.exchange();
@@ -53,7 +53,7 @@ fn what_left_when_the_run_was_over_begins_anew_with_the_next_one() {
     let mut left = leave(&mut pair.terminal, over + TICK);
     left.sort_unstable();
     assert_eq!(left, [whole, id, ahead, ahead]);
-    // What is left of it is sealed ahead, or not at all.
+    // The rest of it is sealed ahead, or not at all.
     write(&mut pair.terminal, id, "two, ");
     assert_eq!(withhold(&mut pair.terminal, id), 1);
     write(&mut pair.terminal, id, "three");
@@ -78,13 +78,13 @@ fn what_left_when_the_run_was_over_begins_anew_with_the_next_one() {
 fn what_a_run_may_have_heard_does_not_begin_anew() {
     let over = Instant::now() + TICK;
     let later = over + TICK;
-    // When it left, the next run, and by when the one before that was over.
+    // When the stream left, the next run, and the reported end of the run before that.
     let cases = [
         (over - TICK, 201, Some(over)),
         (over, 201, Some(over)),
         (later, 201, None),
         (later, 201, Some(later + TICK)),
-        // Nobody knows of the run between.
+        // Nothing is known of the run between.
         (later, 202, Some(over)),
     ];
     for (left, run, over_by) in cases {
@@ -113,7 +113,7 @@ fn a_stream_that_began_to_leave_too_early_does_not_begin_anew_for_what_left_late
 
 #[test]
 fn what_somebody_has_does_not_begin_anew() {
-    // A custodian has it.
+    // A custodian has its payload.
     let mut pair = Pair::acquainted(Config::default());
     let over = pair.now;
     ask(&mut pair.terminal, pair.now, "whole");
@@ -123,7 +123,7 @@ fn what_somebody_has_does_not_begin_anew() {
     pair.terminal.peer_announced(over + TICK, 201, Some(over));
     assert_eq!(opened(&mut pair, 201), []);
 
-    // The peer has spoken of it, whatever it says of its run.
+    // The peer has sent a frame about it, whatever it says of its run.
     let mut pair = Pair::acquainted(Config::default());
     let request = Open {
         report_connected: true,
@@ -151,7 +151,7 @@ fn news_of_what_a_former_run_was_sent_is_none_of_what_begins_anew() {
     let former = pair.terminal.epoch();
     let left = leave(&mut pair.terminal, over + TICK);
     pair.terminal.peer_announced(over + TICK, 201, Some(over));
-    // It goes, and is lost with that run, too.
+    // The stream leaves again, and is lost with that run too.
     assert_eq!(leave(&mut pair.terminal, over + 3 * TICK), [id]);
     pair.terminal.acknowledged(former, &left);
     let over = over + 2 * TICK;
@@ -186,7 +186,7 @@ fn only_the_first_word_on_a_run_counts() {
     pair.terminal.peer_announced(over + TICK, 201, None);
     ask(&mut pair.terminal, pair.now, "for this one");
     leave(&mut pair.terminal, over + 2 * TICK);
-    // Whatever it says later of what was before it.
+    // Whatever the run later says about the time before it.
     for run in [200, 201] {
         pair.terminal
             .peer_announced(over + 3 * TICK, run, Some(over));
@@ -212,7 +212,7 @@ fn copies_of_what_has_left_are_bounded_and_end_with_its_acknowledgement() {
         let left = leave(&mut pair.terminal, over + TICK);
         (id, left, pair.terminal.current().send_capacity(id))
     };
-    // A quarter of a stream's buffer, and a quarter of them all.
+    // A quarter of a stream's buffer, and a quarter of the buffer for all streams.
     let large = send(&mut pair, 20_001);
     let acknowledged = send(&mut pair, 15_000);
     let [one, other, beyond] = [(); 3].map(|()| send(&mut pair, 15_000));

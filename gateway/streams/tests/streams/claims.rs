@@ -1,4 +1,4 @@
-//! What the protocol promises when something goes wrong or gets tight.
+//! The protocol's promises when something goes wrong or a resource is scarce.
 
 use crate::pair::{
     CLASS, Pair, codes, deliver, events, joined, open, payloads, read_all, windows, write,
@@ -84,7 +84,7 @@ fn a_new_stream_has_its_floor_however_many_readers_stall() {
     }
     let id = pair.terminal.open(pair.now, open()).unwrap().1;
     assert!(pair.terminal.current().send_capacity(id) >= 64 * 1024);
-    // And it goes on having it as its reader reads.
+    // It keeps that room while its reader reads.
     write(&mut pair.terminal, id, vec![7; 1 << 20]);
     let mut read = 0;
     while pair.exchange() > 0 {
@@ -165,7 +165,7 @@ fn an_open_of_what_no_host_is_called_resets_its_stream_alone() {
     }
 }
 
-/// The stream that an event tells the beginning of.
+/// The stream whose start an event reports.
 fn opened(event: &Event) -> Option<StreamId> {
     match event {
         Event::Opened { id, .. } => Some(*id),
@@ -205,7 +205,7 @@ fn an_open_without_a_readable_name_resets_its_stream_alone() {
 #[test]
 fn a_malformed_payload_has_no_effect_at_all() {
     let mut pair = Pair::acquainted(Config::default());
-    // A sound DATA with FIN, then a CREDIT that is cut short.
+    // A valid DATA with FIN, then a truncated CREDIT.
     let frames = [0x09, 3, 0, 0, b'x', 0x04, 9, 0];
     let payload = forged(&pair.hub, 100, &frames);
     assert!(pair.hub.handle_payload(pair.now, CLASS, payload).is_err());
@@ -339,7 +339,7 @@ fn a_traced_stream_takes_its_trace_along_and_tells_when_its_open_was_sealed_and_
     pair.terminal.current().write(id, "more".into()).unwrap();
     pair.terminal.current().acknowledged(&streams);
     assert_eq!(events(&mut pair.terminal), [Event::OpenAcknowledged(id)]);
-    // What follows is told of no more.
+    // No later event of it is reported.
     pair.exchange();
     assert_eq!(events(&mut pair.terminal), []);
 }

@@ -1,4 +1,4 @@
-//! What two nodes see of a stream when all goes well.
+//! What two nodes see of a stream without faults.
 
 use crate::pair::{CLASS, Pair, events, open, payloads, read_all};
 use underpass_streams::{Config, Event, Frame, decode_frames};

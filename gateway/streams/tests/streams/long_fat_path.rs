@@ -18,7 +18,7 @@ struct Outcome {
     credits: u64,
 }
 
-/// `streams` downloads for `seconds` from a warm path; readers read at once.
+/// `streams` downloads for `seconds` on a warm path; readers read at once.
 fn download(streams: usize, seconds: u64) -> Outcome {
     let config = Config {
         windows: Windows::of_path(RATE_BPS, 2 * ONE_WAY),

@@ -1,4 +1,4 @@
-//! Two nodes and what lies between them.
+//! Two nodes and the payloads between them.
 
 use std::time::Instant;
 
@@ -48,7 +48,7 @@ impl Pair {
         }
     }
 
-    /// Both have heard the other's HELLO and have told all events.
+    /// Both have received the other's HELLO, and all events are taken.
     pub fn acquainted(config: Config) -> Self {
         let mut pair = Self::new(config);
         pair.exchange();
@@ -64,14 +64,13 @@ impl Pair {
         (pair, id)
     }
 
-    /// As [`Pair::exchange`], but SETTLED is left to be sealed later: custody
-    /// has older bundles.
+    /// As [`Pair::exchange`], but SETTLED is sealed later: custody has older bundles.
     pub fn exchange_without_settling(&mut self) {
         self.exchange_with(unsettled);
     }
 
-    /// Delivers all that is sealed on the way to the hub, then back, until
-    /// nothing is left. Returns the count of payloads.
+    /// Delivers all sealed payloads to the hub, then back, until none is left. Returns
+    /// their number.
     pub fn exchange(&mut self) -> usize {
         self.exchange_with(payloads)
     }
@@ -113,8 +112,8 @@ pub fn payloads(peer: &mut Peer, max_bytes: usize) -> Vec<(Class, Bytes)> {
     payloads
 }
 
-/// The next payload of a class, acknowledged at once: so it does not matter when it
-/// leaves.
+/// The next payload of a class, acknowledged at once, so the time of leaving does not
+/// matter.
 pub fn sealed(peer: &mut Peer, class: Class, max_bytes: usize) -> Option<Vec<Bytes>> {
     match peer.poll_payload(Instant::now(), class, max_bytes)? {
         Sealed::Payload { parts, streams } => {
@@ -125,7 +124,7 @@ pub fn sealed(peer: &mut Peer, class: Class, max_bytes: usize) -> Option<Vec<Byt
     }
 }
 
-/// All payloads but SETTLED.
+/// All payloads except SETTLED.
 fn unsettled(peer: &mut Peer, max_bytes: usize) -> Vec<(Class, Bytes)> {
     let mut payloads = Vec::new();
     for class in (0..4).map(Class) {
@@ -148,7 +147,7 @@ pub fn read_all(peer: &mut Peer, id: StreamId) -> Vec<u8> {
         .collect()
 }
 
-/// Which streams were reset, and why.
+/// The streams that were reset, and the reasons.
 pub fn codes(events: &[Event]) -> Vec<(StreamId, ResetCode)> {
     events
         .iter()

@@ -1,4 +1,4 @@
-//! What becomes of streams when a node at one of their ends restarts.
+//! What happens to streams when a node at one of their ends restarts.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use underpass_streams::{
 
 type Custody = Vec<(Class, Bytes)>;
 
-/// The hub has sealed `answer` on a stream of the terminal when it is killed;
-/// returns what is in its custody, and the stream at the terminal.
+/// The hub has sealed `answer` on a stream of the terminal and is then killed; returns
+/// its bundles in custody, and the stream at the terminal.
 fn killed_hub(pair: &mut Pair, answer: &'static str, finished: bool) -> (Custody, StreamId) {
     let id = pair.terminal.open(pair.now, open()).unwrap().1;
     pair.exchange();
@@ -116,7 +116,7 @@ fn custody_of_a_former_run_touches_no_new_stream_of_the_same_id() {
     let former = *others.iter().find(|epoch| **epoch != present).unwrap();
     assert_eq!(read(&mut pair.terminal, present, new), b"new");
     assert_eq!(read(&mut pair.terminal, former, old), b"old");
-    // A repetition opens nothing again, neither before nor after the end.
+    // A duplicate opens nothing again, neither before nor after the end.
     pair.exchange();
     events(&mut pair.terminal);
     deliver(&mut pair.terminal, pair.now, &custody);
@@ -129,7 +129,7 @@ fn an_upload_in_custody_is_delivered_to_a_hub_that_never_heard_the_run() {
     let mut pair = Pair::acquainted(Config::default());
     let hub = Peer::new(Config::default(), Side::Higher, 300);
     pair.hub = hub;
-    // A run of the terminal without any contact.
+    // A run of the terminal that is never heard.
     let mut first = Peer::new(Config::default(), Side::Lower, 101);
     let id = first.open(pair.now, open()).unwrap().1;
     first.current().write(id, "measured".into()).unwrap();
@@ -188,16 +188,16 @@ fn a_session_names_the_peers_run_before_any_payload() {
     pair.terminal.peer_announced(pair.now, 200, None);
     pair.terminal.open(pair.now, open()).unwrap();
     let sealed = payloads(&mut pair.terminal, 1 << 20);
-    // The hub that the session was with has restarted meanwhile.
+    // The hub of the session has restarted meanwhile.
     pair.hub = Peer::new(Config::default(), Side::Higher, 201);
     deliver(&mut pair.hub, pair.now, &sealed);
     assert_eq!(events(&mut pair.hub), [], "nothing was meant for this run");
-    // An older session's news changes nothing.
+    // Late news of an older session changes nothing.
     pair.terminal.peer_announced(pair.now, 199, None);
     assert_eq!(pair.terminal.peer_incarnation(), Some(200));
 }
 
-/// Opens a stream that has ended for its application, with `request` written.
+/// Opens a stream with `request`, which its application then ends.
 pub fn ask(peer: &mut Peer, now: Instant, request: &'static str) -> (Epoch, StreamId) {
     let (epoch, id) = peer.open(now, open()).unwrap();
     peer.current().write(id, request.into()).unwrap();
@@ -217,7 +217,7 @@ fn streams_that_nothing_was_sealed_of_go_on_with_the_next_run() {
     let mux = pair.terminal.current();
     mux.write(reset, "all that was written".into()).unwrap();
     mux.reset_behind(reset, ResetCode::Aborted, "gone").unwrap();
-    // Neither run hears more of one that is reset at once.
+    // Neither run hears more of a stream that is reset at once.
     let never = ask(&mut pair.terminal, pair.now, "never").1;
     let mux = pair.terminal.current();
     mux.reset(never, ResetCode::Aborted, "").unwrap();
@@ -268,7 +268,7 @@ fn streams_that_nothing_was_sealed_of_go_on_with_the_next_run() {
 #[test]
 fn a_later_incarnation_of_this_node_takes_over_what_nothing_was_sealed_of() {
     let mut pair = Pair::acquainted(Config::default());
-    // The terminal has lost count of its runs.
+    // The terminal has lost its count of runs.
     pair.terminal = Peer::new(Config::default(), Side::Lower, 50);
     let (epoch, id) = ask(&mut pair.terminal, pair.now, "whole");
     pair.terminal.peer_announced(pair.now, 200, None);
@@ -309,7 +309,7 @@ fn no_payload_without_an_addressee_opens_a_stream_that_was_given_up() {
     pair.hub = Peer::new(Config::default(), Side::Higher, 201);
     pair.terminal.peer_announced(pair.now, 201, None);
     let told = events(&mut pair.terminal);
-    // An id is void with all below it.
+    // A void id makes all lower ids void.
     assert!(told.contains(&reset(waits)), "{told:?}");
     pair.exchange();
     events(&mut pair.hub);
@@ -322,7 +322,8 @@ fn no_payload_without_an_addressee_opens_a_stream_that_was_given_up() {
     assert_eq!(pair::read_all(&mut pair.hub, later), b"whole");
 }
 
-/// Seals ahead all that a stream has, for custody to withhold; how many payloads.
+/// Seals ahead all bytes of a stream, for custody to withhold; returns the number of
+/// payloads.
 pub fn withhold(peer: &mut Peer, id: StreamId) -> usize {
     let sealed = || peer.current().seal_ahead(id, 40_000);
     std::iter::from_fn(sealed).count()
@@ -356,7 +357,7 @@ fn a_stream_of_which_all_is_withheld_begins_anew_with_the_next_run() {
         let unwanted: Vec<_> = std::iter::from_fn(|| pair.terminal.poll_unwanted()).collect();
         let count = if run == 201 { 3 } else { 0 };
         assert_eq!(unwanted.len(), count, "{unwanted:?}");
-        // Custody gives them back.
+        // Custody returns them.
         for (of, stream) in unwanted {
             pair.terminal.acknowledged(of, &[stream, stream, stream]);
         }

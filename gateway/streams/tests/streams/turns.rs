@@ -1,4 +1,5 @@
-//! What leaves when: the turns of streams and classes, and what is gathered.
+//! The order in which payloads leave: the turns of streams and classes, and gathered
+//! bytes.
 
 use std::time::Instant;
 
@@ -49,11 +50,11 @@ fn a_stream_that_begins_in_pieces_goes_first_until_it_has_sent_a_quantum() {
         payload.iter().filter(|byte| **byte == 1).count() >= bytes
     };
     sealed(&mut pair.terminal, CLASS, 16 * 1024).unwrap();
-    // A turn is what a payload holds here.
+    // In this test one turn fills one payload.
     assert!(payload_of(&mut pair, 6000));
     assert!(payload_of(&mut pair, 6000));
     assert!(!payload_of(&mut pair, 6000), "a quantum is over");
-    // The rest waits as the others do; by then it is one that begins again.
+    // The rest waits its turn; by then the stream counts as one that begins again.
     for _ in 0..12 {
         sealed(&mut pair.terminal, CLASS, 16 * 1024).unwrap();
     }
@@ -109,7 +110,7 @@ fn large_writes_pass_through_without_a_copy() {
     assert!(payload.as_ptr_range().contains(&read.as_ptr()));
 }
 
-/// Writable streams among what has happened.
+/// The streams that events report as writable.
 fn writable(mux: &mut Peer) -> Vec<StreamId> {
     let happened = events(mux).into_iter();
     let writable = happened.filter_map(|event| match event {
@@ -126,7 +127,7 @@ fn no_more_waits_than_suits_the_present_rate() {
     let told = mux.send_capacity(id);
     assert!(told >= 4 << 20, "{told}");
     mux.set_present_buffers(100_000, 1 << 20);
-    // What was told before is taken all the same.
+    // Bytes within the capacity that was reported before are still accepted.
     mux.write(id, vec![0; 400_000].into()).unwrap();
     assert_eq!(mux.send_capacity(id), 0);
     let mut told = Vec::new();
@@ -154,7 +155,7 @@ fn a_stream_with_more_than_suits_the_rate_holds_up_no_other() {
         ..windows(8 << 20)
     });
     let [long, short, third] = [(); 3].map(|()| pair.terminal.open(pair.now, open()).unwrap().1);
-    // The one that has the most on its way is told last.
+    // The stream with the most bytes in flight is told last.
     for _ in 0..2 {
         write(&mut pair.terminal, short, vec![0; total]);
         while sealed(&mut pair.terminal, CLASS, total).is_some() {}
@@ -168,7 +169,7 @@ fn a_stream_with_more_than_suits_the_rate_holds_up_no_other() {
     }
     mux.set_present_buffers(200_000, total);
     assert_eq!(writable(&mut pair.terminal), []);
-    // There is room again, which the long one may not use.
+    // Room is free again, which the long stream may not use.
     let mux = pair.terminal.current();
     mux.reset(third, ResetCode::Cancelled, "").unwrap();
     assert_eq!(writable(&mut pair.terminal), [short]);
@@ -183,12 +184,12 @@ fn a_stream_whose_copy_takes_its_room_holds_up_no_other() {
         ..windows(8 << 20)
     });
     let [short, third] = [(); 2].map(|()| pair.terminal.open(pair.now, open()).unwrap().1);
-    // The one that has the most on its way is told last.
+    // The stream with the most bytes in flight is told last.
     for _ in 0..2 {
         write(&mut pair.terminal, short, vec![0; total]);
         while sealed(&mut pair.terminal, CLASS, total).is_some() {}
     }
-    // All of this one is withheld, and copied.
+    // All bytes of this stream are withheld, and copied.
     let copied = pair.terminal.open(pair.now, open()).unwrap().1;
     write(&mut pair.terminal, copied, vec![0; 50_000]);
     let mux = pair.terminal.current();
@@ -200,7 +201,7 @@ fn a_stream_whose_copy_takes_its_room_holds_up_no_other() {
         assert_eq!(mux.send_capacity(id), 0);
     }
     assert_eq!(writable(&mut pair.terminal), []);
-    // There is room again, which the one with a copy may not use.
+    // Room is free again, which the stream with a copy may not use.
     let mux = pair.terminal.current();
     mux.reset(third, ResetCode::Cancelled, "").unwrap();
     assert_eq!(writable(&mut pair.terminal), [short]);
@@ -219,9 +220,9 @@ fn nothing_is_pending_when_all_is_idle() {
     }
 }
 
-/// Writes single bytes to streams in turn, each sealed by itself where it is,
-/// and none of them acknowledged: the payloads, with the streams to name at
-/// their acknowledgement.
+/// Writes single bytes to the streams in turn. Each byte is sealed by itself where that
+/// is possible, and none is acknowledged. Returns the payloads, each with the streams to
+/// name at its acknowledgement.
 fn single_bytes(
     pair: &mut Pair,
     ids: &[StreamId],
@@ -252,14 +253,14 @@ fn single_bytes_are_gathered_behind_many_payloads() {
     let mut under_way = single_bytes(&mut pair, &[id], written);
     let gathered = written - 8192;
     assert_eq!(under_way.len(), 8192 + gathered / 4096);
-    // The OPEN is in the first of them.
+    // The OPEN is in the first payload.
     for (class, payload, _) in under_way.iter().rev() {
         let taken = pair.hub.handle_payload(pair.now, *class, payload.clone());
         taken.unwrap();
     }
     assert_eq!(codes(&events(&mut pair.hub)), []);
     assert_eq!(read_all(&mut pair.hub, id).len(), written - gathered % 4096);
-    // Few bytes go on as soon as there are fewer payloads under way.
+    // Few bytes leave as soon as fewer payloads are in flight.
     for (_, _, streams) in under_way.drain(..gathered / 4096) {
         pair.terminal.current().acknowledged(&streams);
         assert_eq!(unacknowledged(&mut pair.terminal).len(), 0);
@@ -286,7 +287,7 @@ fn single_bytes_of_many_streams_are_gathered_too() {
     let mut under_way = single_bytes(&mut pair, &ids, 2000);
     let bytes_of = |one: &(Class, Bytes, Vec<StreamId>)| one.2.len();
     assert_eq!(under_way.iter().map(bytes_of).sum::<usize>(), 4 * 8192);
-    // What sends seldom does not wait for the others.
+    // A stream that sends seldom does not wait for the others.
     let seldom = pair.terminal.open(pair.now, open()).unwrap().1;
     under_way.extend(unacknowledged(&mut pair.terminal));
     pair.terminal.current().write(seldom, "x".into()).unwrap();

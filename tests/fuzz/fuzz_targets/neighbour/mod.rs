@@ -1,4 +1,4 @@
-//! The node that the fuzzer sends bundles to, and the neighbour that it speaks for.
+//! The node that the fuzzer sends bundles to, and the neighbour that it plays.
 
 use std::time::Instant;
 
