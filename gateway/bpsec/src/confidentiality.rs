@@ -96,8 +96,8 @@ pub fn parameters(
 }
 
 /// Encrypts a target's content in place and returns its result. An IV may be used only
-/// once with a key, except for several targets of one block, as in the examples of RFC
-/// 9173: a caller that encrypts more than one target uses different keys.
+/// once with a key, except for several targets of one block, as in the examples of
+/// RFC 9173: a caller that encrypts more than one target uses different keys.
 ///
 /// # Errors
 /// When the content is longer than AES-GCM may encrypt at once (64 GiB).

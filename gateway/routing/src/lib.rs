@@ -1,5 +1,5 @@
-//! Contact plans and the routes through them (Schedule-Aware Bundle Routing, CCSDS
-//! 734.3-B-1), without I/O or clock. [`text`] reads plans; a [`Router`] keeps one and
+//! Contact plans and the routes through them (Schedule-Aware Bundle Routing,
+//! CCSDS 734.3-B-1), without I/O or clock. [`text`] reads plans; a [`Router`] keeps one and
 //! finds routes in it while it changes.
 
 mod arrivals;

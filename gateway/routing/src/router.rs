@@ -123,8 +123,8 @@ impl Router {
 
     /// The best route for `bytes` that are ready at `at_ms`: the one that arrives first;
     /// of those, the one with the fewest hops; of those, the one whose first contact to
-    /// end ends last; of those, the one whose first hop has the smallest number (CCSDS
-    /// 734.3-B-1). None if no route has enough time.
+    /// end ends last; of those, the one whose first hop has the smallest number
+    /// (CCSDS 734.3-B-1). None if no route has enough time.
     pub fn route(&mut self, to: Node, bytes: u64, at_ms: u64) -> Option<Route> {
         let asked = Asked { to, bytes };
         if let Some(known) = self.known.get(&asked)

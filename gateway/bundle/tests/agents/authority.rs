@@ -366,8 +366,8 @@ fn another_allocators_node_of_the_same_number_is_another_node() {
 
 #[test]
 fn what_names_no_node_has_no_neighbour_that_speaks_for_it() {
-    // ipn:!.64, as [2³²−1, 64] and as [0, 2³²−1, 64], means the node that reads it (RFC
-    // 9758): from outside it names nobody. Node number 0 of an allocator is reserved.
+    // ipn:!.64, as [2³²−1, 64] and as [0, 2³²−1, 64], means the node that reads it
+    // (RFC 9758): from outside it names nobody. Node number 0 of an allocator is reserved.
     let local = [0x82, 0x02, 0x82, 0x1A, 0xFF, 0xFF, 0xFF, 0xFF, 0x18, 0x40];
     let local_written_out = [
         0x82, 0x02, 0x83, 0x00, 0x1A, 0xFF, 0xFF, 0xFF, 0xFF, 0x18, 0x40,

@@ -1,5 +1,5 @@
-//! A return link whose capacity must be requested (volume-based dynamic capacity, EN 301
-//! 545-2), as satlink models it.
+//! A return link whose capacity must be requested (volume-based dynamic capacity,
+//! EN 301 545-2), as satlink models it.
 
 use std::collections::VecDeque;
 
