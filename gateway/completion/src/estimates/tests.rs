@@ -29,17 +29,17 @@ fn is_close(time: Duration, expected_s: f64) -> bool {
 
 #[test]
 fn the_papers_estimate_by_hand() {
-    // 100 segments on terrestrial: 1,158,400 bit take 0.5792 s. The window is
-    // 2 * 0.025 * 2e6 / 11584 = 8.63 segments at most, less than the first one,
-    // so there is no slow start: 0.1 + 0.5792 + 0 + 0 + 0.05.
+    // 100 segments on the terrestrial path: 1,158,400 bit take 0.5792 s. The window is at
+    // most 2 * 0.025 * 2e6 / 11584 = 8.63 segments, which is less than the first one, so
+    // there is no slow start: 0.1 + 0.5792 + 0 + 0 + 0.05.
     let size = 100 * SEGMENT_BYTES;
     assert!(is_close(
         of_new_connection(&terrestrial(), &alone(), size),
         0.7292
     ));
-    // By satellite they take 0.1448 s; 0.6 * 8e6 / 11584 = 414.4 segments are
-    // reached in ceil(log2(41.4)) = 6 rounds, all is sent in
-    // floor(log2(1 + 10)) = 3: 1.2 + 0.1448 + 3 * 0.6 + 0.6.
+    // By satellite they take 0.1448 s. It takes ceil(log2(41.4)) = 6 rounds to reach 0.6
+    // * 8e6 / 11584 = 414.4 segments, and all is sent in floor(log2(1 + 10)) = 3: 1.2 +
+    // 0.1448 + 3 * 0.6 + 0.6.
     assert!(is_close(
         of_new_connection(&satellite(), &alone(), size),
         3.7448
@@ -85,7 +85,7 @@ fn an_open_session_by_hand() {
         before_bytes: 12_500,
         arriving_bps: 1_000_000,
     };
-    // 0.15 s more of others, and 0.08 s.
+    // Others add 0.15 s, and 0.08 s.
     assert!(is_close(of_open_session(&busy, &others, size), 0.8342));
 }
 
@@ -101,7 +101,7 @@ fn others_are_later_by_what_they_send_in_turn_with_a_flow() {
         estimate.others_wait(&terrestrial(), others, 50_000)
     };
     assert!(is_close(wait(Estimate::OpenSession, &others), 0.3));
-    // Those that begin during its 0.2 s: half of the path is used, then all.
+    // Flows that begin during its 0.2 s: half of the path is used, then all of it.
     for (arriving_bps, expected) in [(1_000_000, 0.3 + 0.2), (u64::MAX, 0.3 + 0.8)] {
         others.arriving_bps = arriving_bps;
         let waits = wait(Estimate::OpenSession, &others);
@@ -184,8 +184,8 @@ fn no_figures_however_wrong_break_an_estimate() {
     }
 }
 
-/// The equations in their order, with *r* of each flow, in bit and s; windows
-/// are doubled one round after the other in place of logarithms.
+/// The equations in order, with *r* of each flow, in bit and s; windows are doubled round
+/// by round instead of by logarithms.
 fn plainly(d: f64, c: f64, tau: f64, left_bytes: &[u64], size: u64) -> f64 {
     let t = 1.0 / (1.0 - tau);
     let n = left_bytes.len() as f64;
@@ -198,7 +198,7 @@ fn plainly(d: f64, c: f64, tau: f64, left_bytes: &[u64], size: u64) -> f64 {
         window *= 2.0;
         m_max += 1;
     }
-    // Rounds whose windows together are no more than the flow.
+    // Rounds whose windows together are at most the flow.
     let (mut m_end, mut sent, mut round) = (0, 10.0, 10.0);
     while sent <= s * t / mss {
         m_end += 1;
@@ -234,8 +234,7 @@ proptest! {
         prop_assert!(off < 1e-6 * expected.max(1.0), "{ours:?} {expected}");
     }
 
-    /// More to send, more loss, more delay or less capacity never end a flow
-    /// sooner.
+    /// More to send, more loss, more delay or less capacity never end a flow earlier.
     #[test]
     fn an_open_session_is_never_faster_for_being_worse(
         delay_ms in 1..700u64,

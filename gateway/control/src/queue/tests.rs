@@ -17,7 +17,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Takes one report in.
+/// Gives the queue a report.
 fn take(queue: &mut Queue, now: Instant, lane: Lane, text: &str, ticket: Option<u64>) {
     take_all(queue, now, lane, vec![text.into()], ticket);
 }
@@ -31,7 +31,7 @@ fn take_all(queue: &mut Queue, now: Instant, lane: Lane, texts: Vec<String>, tic
     queue.take(now, 10, taken.collect(), ticket);
 }
 
-/// Everything that the queue wants done now.
+/// All actions that the queue wants now.
 fn actions(queue: &mut Queue, now: Instant) -> Vec<Action> {
     std::iter::from_fn(|| queue.poll(now)).collect()
 }
@@ -54,7 +54,7 @@ fn what_is_urgent_goes_at_once_with_others_of_its_moment() {
     assert_eq!(queue.next_timeout(), Some(start + ms(10)));
     let done = actions(&mut queue, start + ms(10));
     assert_eq!(post(&done), Some((Lane::Urgent, vec!["a", "b"])));
-    // What comes meanwhile follows when the answer is there.
+    // Reports that arrive meanwhile follow once the answer has come.
     take(&mut queue, start + ms(12), Lane::Urgent, "c", None);
     assert_eq!(actions(&mut queue, start + ms(40)), []);
     queue.posted(start + ms(40), Lane::Urgent, &ALL, 1.0);
@@ -109,7 +109,7 @@ fn custody_is_released_when_all_of_a_bundle_is_on_the_disk() {
         matches!(&done[..], [Action::Save(entries)] if entries.len() == 2),
         "{done:?}"
     );
-    // A disk that cannot write is asked again.
+    // A disk that cannot write is tried again.
     queue.saved(start + ms(300), false);
     assert_eq!(actions(&mut queue, start + ms(400)), []);
     let done = actions(&mut queue, start + ms(5300));
@@ -120,7 +120,7 @@ fn custody_is_released_when_all_of_a_bundle_is_on_the_disk() {
     queue.saved(start + ms(5400), true);
     let done = actions(&mut queue, start + ms(5400));
     assert_eq!(done, [Action::Release(7)]);
-    // Once accepted it is forgotten there.
+    // Once accepted, a report is deleted from the disk.
     queue.posted(start + ms(5500), Lane::Urgent, &ALL, 1.0);
     assert_eq!(
         actions(&mut queue, start + ms(5500)),
@@ -140,7 +140,7 @@ fn what_an_earlier_run_has_left_is_posted_when_the_service_answers() {
         made_ms: -5000,
         report: format!("{id}").into(),
     };
-    // One of them the disk has lost.
+    // The disk has lost one of them.
     queue.loaded(start, Some(vec![entry(4)]));
     let done = actions(&mut queue, start);
     assert_eq!(done[0], Action::Forget(vec![3]));
@@ -151,7 +151,7 @@ fn what_an_earlier_run_has_left_is_posted_when_the_service_answers() {
         actions(&mut queue, start + ms(20)),
         [Action::Forget(vec![4])]
     );
-    // New ones have later places than all.
+    // New reports go behind all others.
     take(&mut queue, start, Lane::Routine, "n", None);
     assert_eq!(queue.figures().dropped, 1);
     assert_eq!(queue.next_id, 6);
@@ -219,7 +219,7 @@ fn full_queue_gives_up_the_oldest_and_counts_them() {
     let done = actions(&mut queue, start);
     let (_, texts) = post(&done).unwrap();
     assert_eq!((texts[0], texts.len()), ("2", 10));
-    // What is given up is nobody's to keep.
+    // Custody of a report that is given up is released.
     assert!(done.contains(&Action::Release(1)));
 }
 
@@ -295,14 +295,14 @@ fn memory_holds_what_it_may_and_the_disk_the_rest() {
     );
 }
 
-/// The service and the disk of a queue that is driven at random.
+/// The service and the disk of a queue with random events.
 struct World {
     queue: Queue,
     now: Instant,
     /// Reports on the disk, by their ids.
     disk: BTreeMap<u64, Entry>,
     accepted: HashSet<String>,
-    /// Of each ticket not released, the reports.
+    /// The reports of each ticket that is not released.
     custody: BTreeMap<u64, Vec<String>>,
     saving: Option<Vec<Arc<Entry>>>,
     in_flight: Vec<(Lane, Vec<Arc<Entry>>)>,
@@ -335,7 +335,7 @@ impl World {
                     assert!(self.saving.replace(entries).is_none(), "one save at a time");
                 }
                 Action::Forget(ids) => {
-                    // What is being written is written before.
+                    // A write in progress ends before.
                     if let Some(entries) = self.saving.take() {
                         self.write(&entries);
                     }
@@ -433,7 +433,7 @@ proptest! {
                 }
                 Step::Wait(ms) => world.now += Duration::from_millis(ms),
                 Step::Crash => {
-                    // Those that have custody send again what is not released.
+                    // Custodians send again what is not released.
                     let again = std::mem::take(&mut world.custody);
                     let accepted = std::mem::take(&mut world.accepted);
                     let disk = std::mem::take(&mut world.disk);
@@ -448,7 +448,7 @@ proptest! {
             }
             world.act();
         }
-        // When the service and the disk are well, everything arrives.
+        // Once the service and the disk work, everything arrives.
         for _ in 0..200 {
             if let Some(entries) = world.saving.take() {
                 world.write(&entries);

@@ -1,4 +1,4 @@
-//! Doubts by themselves.
+//! The rules of doubt, without an engine.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn each_word_in_vain_makes_the_next_one_count_later() {
         doubt.was_false(now);
     };
     for seconds in [1, 2, 4, 8, 16, 32, 64, 64] {
-        // What this end doubts itself changes nothing.
+        // This end's own doubt changes nothing.
         in_vain(&mut doubt, now, false);
         assert!(doubt.heeds_word(now));
         in_vain(&mut doubt, now, true);
@@ -97,6 +97,6 @@ fn the_peer_is_told_of_one_silence_a_few_times() {
     let (mut doubt, sign) = (Doubt::default(), Instant::now());
     let told = (100..2_000_u32).filter(|ms| doubt.tells(sign, *ms * MS));
     assert_eq!(told.collect::<Vec<_>>(), [100, 200, 400, 800, 1_600]);
-    // The next one is another.
+    // The next silence is a new one.
     assert!(doubt.tells(sign + 200 * MS, 100 * MS));
 }

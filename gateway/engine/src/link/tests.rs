@@ -1,4 +1,4 @@
-//! Which source counts, when.
+//! Which source decides about a link, and when.
 
 use super::*;
 
@@ -39,8 +39,8 @@ impl Bench {
         })
     }
 
-    /// Lets time pass until `ms` after the start, by the link's deadlines;
-    /// the source at the end.
+    /// Lets time pass until `ms` after the start, with the link's deadlines; returns the
+    /// source at the end.
     fn at(&mut self, ms: u64) -> Option<Source> {
         let end = self.start + Duration::from_millis(ms);
         let mut now = self.start;
@@ -65,8 +65,8 @@ impl Bench {
         self.link.update(at, self.utc());
     }
 
-    /// Hears a deaf peer every 150 ms from one time to another; how the link is judged
-    /// each time.
+    /// Hears a deaf peer every 150 ms in this interval; returns the link's state each
+    /// time.
     fn deaf(&mut self, from_ms: u64, until_ms: u64) -> Vec<Option<Source>> {
         let times = (from_ms..=until_ms).step_by(150);
         let judged = times.map(|ms| {
@@ -131,7 +131,7 @@ fn at_the_planned_end_sending_starts_without_waiting_to_hear() {
     assert_eq!(bench.at(2_000), Some(Source::Plan));
     assert_eq!(bench.at(9_999), Some(Source::Plan));
     assert_eq!(bench.at(10_000), None);
-    // And is blocked again if nothing is heard then.
+    // The link is blocked again if nothing is heard by then.
     assert_eq!(bench.at(11_059), None);
     assert_eq!(bench.at(11_060), Some(Source::Probing));
 }
@@ -141,7 +141,7 @@ fn heard_beats_planned_and_is_told_once() {
     let mut bench = Bench::planned(2, 60);
     bench.heard(1_900);
     assert_eq!(bench.at(2_000), Some(Source::Plan));
-    // What was under way at the entry proves nothing.
+    // Signs in flight at the entry prove nothing.
     bench.heard(2_700);
     assert_eq!(
         bench.link.blocked().map(|state| state.0),
@@ -212,20 +212,21 @@ fn planned_blockages_that_overlap_are_one() {
 fn a_peer_that_is_heard_and_hears_nothing_is_not_there() {
     let mut bench = Bench::new();
     bench.heard(1_000);
-    // A round trip and half a second from its first word on, 1,060 ms, and no sooner.
+    // After a round trip and half a second from its first word on, 1,060 ms, and no
+    // sooner.
     let judged = bench.deaf(1_500, 6_000);
     let blocked = judged
         .iter()
         .position(|source| *source == Some(Source::Probing));
     assert_eq!(blocked, Some(1_060_usize.div_ceil(150)));
-    // Then it stays so, though the peer is heard all the time.
+    // The link then stays blocked, though the peer is heard all the time.
     let blocked = blocked.expect("it is blocked");
     assert!(
         judged[blocked..]
             .iter()
             .all(|source| *source == Some(Source::Probing))
     );
-    // Data that it sends does not say that it hears; its next beacon may.
+    // The peer's data does not show that it hears; its next beacon may.
     bench.hear(6_050, Sign::Session);
     assert_eq!(bench.at(6_050), Some(Source::Probing));
     bench.heard(6_100);
@@ -236,7 +237,7 @@ fn a_peer_that_is_heard_and_hears_nothing_is_not_there() {
 fn behind_a_blockage_a_peer_is_deaf_for_a_while_and_the_link_is_free_at_once() {
     let mut bench = Bench::new();
     assert_eq!(bench.at(20_000), Some(Source::Probing));
-    // It hears the first answer a round trip later.
+    // The peer hears the first answer a round trip later.
     let judged = bench.deaf(20_000, 20_600);
     assert!(judged.iter().all(Option::is_none), "{judged:?}");
     bench.heard(20_750);
@@ -256,7 +257,7 @@ fn a_deaf_peer_is_found_sooner_where_another_hop_can_carry_and_stays_so_without(
     assert_eq!(bench.at(2_200), None);
     bench.deaf(2_100, 2_250);
     assert_eq!(bench.at(2_300), Some(Source::Probing));
-    // What was in flight has gone elsewhere.
+    // The bytes in flight have gone by another path.
     bench.link.expect(None);
     let judged = bench.deaf(2_400, 4_000);
     assert!(judged.iter().all(|source| *source == Some(Source::Probing)));
@@ -274,7 +275,8 @@ fn where_only_a_standby_can_carry_a_deaf_peer_is_given_its_whole_time() {
         within: RTT,
         elsewhere: false,
     }));
-    // It hears a beacon of this end within a round trip and half a second, and no sooner.
+    // The peer hears a beacon of this end within a round trip and half a second, and no
+    // sooner.
     let judged = bench.deaf(20_050, 20_950);
     assert!(judged.iter().all(Option::is_none), "{judged:?}");
     bench.heard(21_000);
@@ -286,12 +288,12 @@ fn a_late_acknowledgement_does_not_end_what_a_deaf_peer_has_begun() {
     let mut bench = Bench::new();
     bench.heard(1_000);
     bench.deaf(1_500, 1_800);
-    // What was sent before it said so first may have come through.
+    // Bytes that were sent before its first word may have arrived.
     let first_word = bench.start + Duration::from_millis(1_500);
     bench.link.answered(first_word - MS);
     let judged = bench.deaf(1_950, 3_000);
     assert_eq!(judged.last(), Some(&Some(Source::Probing)));
-    // It is blocked by now.
+    // The link is blocked by now.
     bench.link.answered(first_word + MS);
     assert_eq!(bench.at(3_050), Some(Source::Probing));
 }
@@ -301,7 +303,7 @@ fn an_early_word_of_a_deaf_peer_says_nothing_of_later() {
     let mut bench = Bench::new();
     bench.heard(1_000);
     bench.deaf(1_500, 1_800);
-    // Then it hears, which data shows; its next beacon is due seconds later.
+    // Then the peer hears, as data shows; its next beacon is due seconds later.
     for ms in (1_900..4_000).step_by(50) {
         bench.hear(ms, Sign::Session);
         assert_eq!(bench.at(ms), None, "at {ms} ms");
@@ -314,7 +316,7 @@ fn who_has_not_said_for_a_second_that_he_hears_nothing_is_not_deaf_any_more() {
     bench.heard(1_000);
     bench.deaf(1_500, 3_000);
     assert_eq!(bench.at(3_000), Some(Source::Probing));
-    // Beacons are scarce beside data.
+    // Beacons are rare while data is sent.
     for ms in (3_100..4_500).step_by(100) {
         bench.hear(ms, Sign::Session);
     }
@@ -333,7 +335,7 @@ fn a_moment_before_the_clock_was_read_is_of_the_millisecond_before() {
             "{before} us before"
         );
     }
-    // The instant of a time is exact, whenever it is asked for.
+    // The instant of a time is exact, whenever it is requested.
     for asked in [at - micros(1_700), at, at + micros(2_300)] {
         assert_eq!(utc.instant_of(asked, NOON + 5), Some(at + micros(5_000)));
         assert_eq!(utc.instant_of(asked, NOON - 5), Some(asked));
@@ -349,19 +351,19 @@ fn a_link_that_both_ends_let_rest_may_be_silent_until_one_of_them_wakes_it() {
     let now = moment(&bench, 0);
     assert!(bench.link.let_rest(now, true));
     assert!(!bench.link.let_rest(now, true));
-    // The peer has not said that it lets it rest, too.
+    // The peer has not said that it lets the link rest too.
     assert_eq!(bench.at(1_059), None);
     assert_eq!(bench.at(1_060), Some(Source::Probing));
     bench.hear(2_000, Sign::Resting);
     assert_eq!(bench.at(23_059), None);
     assert_eq!(bench.at(23_060), Some(Source::Probing));
-    // The peer wakes it.
+    // The peer ends the rest.
     bench.hear(30_000, Sign::Resting);
     assert_eq!(bench.at(40_000), None);
     bench.heard(41_000);
     assert_eq!(bench.at(42_059), None);
     assert_eq!(bench.at(42_060), Some(Source::Probing));
-    // This end does: only what is sent from then on can be missed.
+    // This end ends the rest: only signs from then on can be missed.
     bench.hear(50_000, Sign::Resting);
     assert_eq!(bench.at(60_000), None);
     let now = moment(&bench, 60_000);
@@ -377,18 +379,18 @@ fn silence_of_a_link_begins_with_the_first_sign_that_may_have_been_missed() {
         let since = bench.link.silent_since().expect("it was heard");
         (since - bench.start).as_millis()
     };
-    // Signs are frequent on one that does not rest.
+    // Signs are frequent on a link that does not rest.
     bench.heard(1_000);
     assert_eq!(bench.at(2_060), Some(Source::Probing));
     assert_eq!(since(&bench), 1_000);
-    // The peer of one that rests owes the next sign after 8 s.
+    // On a resting link the peer owes its next sign after 8 s.
     bench.link.let_rest(bench.start + 3_000 * MS, true);
     bench.hear(3_000, Sign::Resting);
     assert_eq!(bench.at(24_060), Some(Source::Probing));
     assert_eq!(since(&bench), 11_000);
     bench.link.let_rest(bench.start + 25_000 * MS, false);
     assert_eq!(since(&bench), 11_000);
-    // What is sent there sooner is the first that is missed.
+    // The rest ends before the next sign is due: signs from then on can be missed.
     bench.link.let_rest(bench.start + 26_000 * MS, true);
     bench.hear(30_000, Sign::Resting);
     bench.at(35_000);
@@ -406,7 +408,7 @@ fn silence_behind_a_planned_blockage_begins_at_its_entry_on_a_link_that_rested()
     bench.link.let_rest(bench.start, true);
     bench.hear(9_500, Sign::Resting);
     assert_eq!(bench.at(10_000), Some(Source::Plan));
-    // Whether the peer is heard then is to be known.
+    // The node must know whether the peer is heard then.
     bench.link.let_rest(bench.start + 10_000 * MS, false);
     assert_eq!(bench.at(20_000), None);
     assert_eq!(bench.at(21_060), Some(Source::Probing));

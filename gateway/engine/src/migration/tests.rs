@@ -91,7 +91,7 @@ fn where_an_operator_kept_it_before_this_run_it_goes_once_that_can_carry() {
     let [(_, FAR, MoveReason::Operator)] = rig.seconds(1) else {
         panic!("{:?}", rig.moves);
     };
-    // Later it comes back as from any other path: with hysteresis.
+    // Later the class moves back as from any other path: with hysteresis.
     rig.paths[1].able = false;
     rig.seconds(1);
     rig.paths[1].able = true;
@@ -126,7 +126,7 @@ fn neither_a_full_path_alone_nor_delay_alone_moves_anything() {
     assert_eq!(rig.seconds(60), []);
 }
 
-/// Others share its queue: each drain leaves it a moment without anything of ours.
+/// Others share the path's queue: each drain leaves moments with none of our bytes in it.
 #[test]
 fn what_waits_for_long_shows_that_a_path_is_full() {
     let mut rig = Rig::new();
@@ -140,7 +140,7 @@ fn what_waits_for_long_shows_that_a_path_is_full() {
     }
     assert_eq!(seconds, 6);
     assert_eq!(rig.moves[0].2, MoveReason::Delay);
-    // A moment's backlog of a path with room is none.
+    // A moment's backlog on a path with room does not count.
     let mut rig = Rig::new();
     for _ in 0..20 {
         rig.paths[0].waits = Duration::from_millis(160);
@@ -171,7 +171,7 @@ fn delay_is_given_three_times_as_long_where_another_class_has_just_left() {
     rig.tunnel.relieve(rig.now);
     assert_eq!(rig.seconds(15), []);
     assert_eq!(rig.seconds(1).len(), 1);
-    // What is lost is no delay, and later it is as ever.
+    // Losses are not delay, and later it is as before.
     for (pause, loss) in [(0, 0.1), (30, 0.0)] {
         let mut rig = Rig::new();
         rig.tunnel.relieve(rig.now);
@@ -209,7 +209,7 @@ fn it_comes_back_only_after_there_was_room_for_ten_seconds() {
     let mut rig = Rig::new();
     rig.congest();
     rig.seconds(6);
-    // What is left by it is not enough room for it.
+    // The free capacity there is not enough for the class.
     rig.paths[0].delay = rig.paths[0].base;
     rig.paths[0].load_bps = 5_000_000;
     assert_eq!(rig.seconds(120), []);
@@ -220,7 +220,7 @@ fn it_comes_back_only_after_there_was_room_for_ten_seconds() {
     assert_eq!(rig.moves[1].2, MoveReason::Back);
 }
 
-/// Nothing is sent there meanwhile, so its estimate stays what it was.
+/// Nothing is sent there meanwhile, so its estimate does not change.
 #[test]
 fn a_path_that_has_faded_is_tried_and_left_soon_if_it_carries_no_more() {
     let mut rig = Rig::new();
@@ -238,7 +238,7 @@ fn a_path_that_has_faded_is_tried_and_left_soon_if_it_carries_no_more() {
     assert_eq!(rig.seconds(1).len(), 1);
     for waits in [10, 20, 40, 80, 160, 160] {
         rest(&mut rig);
-        // It has been there for up to a second.
+        // It has been so for up to a second.
         assert_eq!(rig.seconds(waits - 2), []);
         let [(_, NEAR, MoveReason::Back)] = rig.seconds(3) else {
             panic!("{:?}", rig.moves);
@@ -249,7 +249,7 @@ fn a_path_that_has_faded_is_tried_and_left_soon_if_it_carries_no_more() {
             panic!("{:?}", rig.moves);
         };
     }
-    // It carries as much as ever: then all is as ever, too.
+    // The path carries as much as before: then everything is as before.
     rest(&mut rig);
     assert_eq!(rig.seconds(162).len(), 1);
     rig.paths[0].rate_bps = Some(10_000_000);
@@ -275,7 +275,7 @@ fn a_path_that_dies_is_left_at_once() {
     let [(_, FAR, MoveReason::Down)] = rig.seconds(1) else {
         panic!("{:?}", rig.moves);
     };
-    // With none left it waits where it is.
+    // If no path is left the class stays where it is.
     rig.paths[1].able = false;
     assert_eq!(rig.seconds(5), []);
     rig.paths[1].able = true;
@@ -303,8 +303,8 @@ fn a_path_that_has_to_be_left_again_and_again_is_gone_back_to_ever_later() {
         rig.paths[0].able = true;
         rig.live(Duration::from_secs(11));
     }
-    // 1,125 s: back after 10, 20, 40, 80 and then 160 s of an able path, which
-    // never is so for longer than 11.
+    // 1,125 s: back after 10, 20, 40, 80 and then 160 s of an able path, which is never
+    // able for longer than 11.
     assert!(rig.moves.len() <= 4, "{:?}", rig.moves);
 }
 
@@ -322,7 +322,7 @@ fn an_operator_moves_it_and_keeps_it_there_but_not_on_a_dead_path() {
     assert_eq!(rig.seconds(9), []);
     assert_eq!(rig.seconds(2).len(), 1);
     assert_eq!(rig.tunnel.path(), Some(FAR));
-    // Left to the rule, it goes where that wants it.
+    // Without the order, the class moves where the rule wants it.
     rig.tunnel.order(rig.now, FAR, false);
     rig.paths[0].load_bps = 0;
     assert_eq!(rig.seconds(12).len(), 1);

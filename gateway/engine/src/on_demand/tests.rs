@@ -20,7 +20,7 @@ fn config() -> OnDemand {
     }
 }
 
-/// A path in virtual time, which has a session a second after it is brought up.
+/// A path in virtual time; it has a session a second after it is brought up.
 struct Rig {
     presence: Presence,
     begin: Instant,
@@ -43,7 +43,7 @@ impl Rig {
         }
     }
 
-    /// The changes of so many seconds, each with its second.
+    /// The changes within so many seconds, each with its second.
     fn live(&mut self, time: u64) -> Vec<(u64, PathChange)> {
         let (end, before) = (self.now + seconds(time), self.changes.len());
         while self.now < end {
@@ -97,7 +97,7 @@ fn it_is_released_once_idle_and_no_sooner_than_its_least_time() {
     rig.reading.pinned = false;
     assert_eq!(rig.live(54), []);
     assert_eq!(rig.live(2), [(60, Release(Released::Idle))]);
-    // Up for long: only the idle time counts.
+    // It has been up for long: only the idle time counts.
     rig.reading.pinned = true;
     rig.live(100);
     rig.reading.pinned = false;
@@ -110,7 +110,7 @@ fn while_more_is_sent_than_the_others_have_room_for_it_stays_up() {
     let mut rig = Rig::new();
     rig.presence.expect(seconds(80));
     rig.live(1);
-    // The backlog is gone since the path carries it.
+    // The backlog is gone because the path carries it.
     rig.reading.beyond_others = true;
     assert_eq!(rig.live(300), []);
     rig.reading.beyond_others = false;
@@ -172,7 +172,7 @@ fn one_without_a_session_is_released_and_tried_ever_more_seldom() {
     assert_eq!(pauses[..4], [40, 50, 70, 110]);
     assert!(ups.len() < 12, "{ups:?}");
     assert_eq!(rig.changes[1].1, Release(Released::NoSession));
-    // An operator need not wait.
+    // An operator does not have to wait.
     rig.presence.hold(Some(false));
     rig.live(1);
     rig.presence.hold(Some(true));
@@ -204,7 +204,7 @@ fn what_an_operator_wants_and_fails_is_tried_ever_more_seldom_until_it_is_said_a
         tries.push(at);
         assert_eq!(rig.presence.fail(rig.now), Some(Release(Released::Failed)));
     }
-    // 10, 20, 40 and 80 s after each other.
+    // The intervals are 10, 20, 40 and 80 s.
     assert_eq!(tries.len(), 5, "{tries:?}");
     assert!((150..160).contains(&tries[4]), "{tries:?}");
     rig.presence.hold(Some(true));
@@ -226,7 +226,8 @@ fn the_neighbours_word_counts_for_a_while_and_only_where_it_may_ask() {
     };
     assert!((130..=132).contains(&at), "{at}");
 
-    // What it takes back counts no more, nor does a word of before that comes late.
+    // A withdrawn request no longer counts, nor does an earlier message that arrives
+    // late.
     let mut rig = Rig::new();
     rig.reading.pinned = true;
     rig.live(100);
@@ -276,7 +277,7 @@ fn a_node_that_does_not_dial_it_asks_now_and_then() {
         words.extend(rig.presence.word(rig.now));
     }
     assert_eq!(words, [true; 12]);
-    // It says once that it no longer does, and not for a moment without need.
+    // It reports once that the need has ended, and ignores a moment without need.
     rig.reading.pinned = false;
     rig.now += STEP;
     rig.live(1);

@@ -42,11 +42,11 @@ mod ways;
 use deferred::Nowhere;
 
 const TOKEN: &str = "0123456789abcdef";
-/// For the metrics alone, and its hash as sha256sum(1) gives it.
+/// For the metrics only, with its hash as sha256sum(1) prints it.
 const METRICS_TOKEN: &str = "fedcba9876543210";
 const METRICS_SHA256: &str = "3465f6e6975baa864ca957f0914ecda9bf7eb601ac31ac20a5dc3d329279a843";
 
-/// A terminal's state without sockets; the folder lives as long as it.
+/// The state of a terminal without sockets; the folder lives as long as this does.
 struct World {
     state: Arc<ApiState>,
     /// What it reports.
@@ -259,7 +259,7 @@ impl Answer {
     }
 }
 
-/// A session that keeps what it is told.
+/// A session that records its calls.
 #[derive(Default)]
 struct Recorded {
     suspended: Mutex<Vec<bool>>,
@@ -317,7 +317,7 @@ async fn the_status_tells_paths_sessions_streams_and_custody() {
     assert_eq!(session["rtt_ms"], 612.0);
     assert_eq!(status["streams"]["normal"]["open"], 1);
     assert_eq!(status["custody"]["bundles"], 0);
-    // What the API tells is what `underpass status` reads.
+    // `underpass status` can read the API's answer.
     let text = serde_json::from_value::<Status>(status)
         .unwrap()
         .to_string();

@@ -68,7 +68,7 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(text, Path::new("node.toml"))
 }
 
-/// A relay that has these tables beside what it needs.
+/// A relay with these tables in addition to the required ones.
 pub(super) fn relay_with(tables: &str) -> Config {
     parse(&format!("{RELAY}{tables}")).unwrap()
 }

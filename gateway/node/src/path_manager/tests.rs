@@ -1,4 +1,4 @@
-//! In a network namespace of the test's own.
+//! These tests run in network namespaces of their own.
 
 use nix::sched::{CloneFlags, unshare};
 
@@ -27,7 +27,7 @@ fn endpoint(address: &str, kind: EndpointKind) -> Endpoint {
     }
 }
 
-/// The addresses that the kernel has, with their flags.
+/// The addresses that the kernel has now, with their flags.
 fn there() -> Vec<(IpAddr, u32)> {
     let netlink = Netlink::open().unwrap();
     let listed = netlink.list(Message::new(Command::Get, Vec::new()));
@@ -86,7 +86,7 @@ fn what_a_node_has_set_goes_with_it_and_nothing_else() {
         );
         let raised = own.limits().unwrap();
         assert!(raised.subflows >= 4 && raised.accepted_addresses >= 3);
-        // Another configuration; one address is the system's already.
+        // Another configuration; the system already has one of its addresses.
         let problems = own.set(&wanted(vec![second.clone(), theirs.clone()]));
         assert_eq!(problems.len(), 1);
         assert!(problems[0].contains("192.0.2.9"), "{problems:?}");

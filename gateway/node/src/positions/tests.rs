@@ -114,7 +114,7 @@ async fn a_loss_of_fix_shows_at_once() {
 
 #[tokio::test]
 async fn datagrams_of_others_are_counted_and_not_read() {
-    // A host that no other test has.
+    // No other test uses this host address.
     let free = UdpSocket::bind("127.0.0.4:0").await.unwrap();
     let listen = free.local_addr().unwrap();
     drop(free);
@@ -124,7 +124,7 @@ async fn datagrams_of_others_are_counted_and_not_read() {
     let known = UdpSocket::bind("127.0.0.2:0").await.unwrap();
     let stranger = UdpSocket::bind("127.0.0.3:0").await.unwrap();
     let elsewhere = rmc("120000.00").replace("4619", "1119");
-    // The node may not have bound its socket yet, or bind it between the two.
+    // The node may not have bound its socket yet, or may bind it between the two calls.
     let is_told = || {
         let figures = world.positions.figures();
         figures.counts.fixes > 0 && figures.foreign > 0

@@ -32,11 +32,11 @@ const HUB: u64 = 1;
 const BEYOND: u64 = 999;
 /// A service of the hub that confirms itself when a message is safe.
 const SERVICE: u64 = 100;
-/// As many shards as the tests are run with.
+/// The numbers of shards that the tests run with.
 const COUNTS: [usize; 2] = [1, 3];
 
-/// A hub's configuration with a hop to each of these terminals, in their
-/// order, and a route to [`BEYOND`] by the first of them.
+/// A hub's configuration with a hop to each of these terminals, in order, and a route to
+/// [`BEYOND`] through the first of them.
 fn hub(terminals: &[u64]) -> EngineConfig {
     let tables = terminals.iter().map(|node| {
         format!("[[terminal]]\nnode = {node}\nsend_rate_bps = 8000000\nreceive_rate_bps = 8000000\nrtt_ms = 600\n")
@@ -89,7 +89,7 @@ fn shard_of(shell: &Shell, node: u64) -> usize {
     Sharding { own: 0, count }.shard_of(NeighbourId(node))
 }
 
-/// What a session was told, in the order of the calls.
+/// A call of a session; calls are recorded in order.
 #[derive(Debug)]
 enum Told {
     Offer(Transfer),
@@ -97,7 +97,7 @@ enum Told {
     Abort,
 }
 
-/// A session that keeps what it is told.
+/// A session that records its calls.
 #[derive(Default)]
 struct Recorded {
     told: Mutex<Vec<Told>>,
@@ -112,7 +112,7 @@ impl Recorded {
         std::mem::take(&mut self.told.lock().unwrap())
     }
 
-    /// The bundles that it was offered; another may come now.
+    /// The bundles that it was offered; it may then be offered another.
     fn offers(&self) -> Vec<Transfer> {
         let offers = self.take().into_iter().filter_map(|told| match told {
             Told::Offer(transfer) => Some(transfer),
@@ -187,7 +187,7 @@ fn bundle_of(terminal: u64, payload: &'static [u8]) -> Bytes {
         while let Some(action) = engine.poll_action() {
             if let Action::Offer { transfer, .. } = action {
                 let bundle: Bytes = transfer.chunks.concat().into();
-                // Its greeting goes before.
+                // The hub's greeting comes first.
                 let is_message = bundle.windows(payload.len()).any(|part| part == payload);
                 first = is_message.then_some(bundle).or(first);
             }
@@ -200,7 +200,7 @@ fn message(peer: u64, payload: &'static [u8]) -> Message {
     Message::new(peer, SERVICE, Class(2), Bytes::from_static(payload))
 }
 
-/// A service that keeps what comes.
+/// A service that keeps its messages.
 #[derive(Default)]
 struct Kept {
     messages: Mutex<Vec<Message>>,

@@ -43,7 +43,7 @@ fn a_tpv_is_a_fix() {
         accuracy_m: Some(50f64.sqrt()),
     };
     assert_eq!(feed(&mut client, now, TPV), [Event::Fix(expected)]);
-    // What a cycle's later sentences add to it is no second fix.
+    // Later sentences of a cycle that add to the fix are not a second fix.
     assert!(feed(&mut client, now, TPV).is_empty());
     assert_eq!((client.counts().fixes, client.counts().rejected), (1, 1));
 }

@@ -1,5 +1,5 @@
-//! The vectors of `docs/vectors/control/report-*.json`, both ways, and what is
-//! no message.
+//! The vectors of `docs/vectors/control/report-*.json` in both directions, and invalid
+//! messages.
 
 use serde_json::Value;
 use underpass_plans::Direction;
@@ -65,7 +65,7 @@ fn of_run(body: Body, uptime_ms: u64) -> Report {
     }
 }
 
-/// What each vector says.
+/// The reports of each vector.
 fn vectors() -> [(&'static str, Vec<Report>); 7] {
     let position = Position {
         longitude: 8.6821,
@@ -107,7 +107,7 @@ fn vectors() -> [(&'static str, Vec<Report>); 7] {
         SettingsOutcome::on_trial(1_795_230_000_001),
         SettingsOutcome::confirmed(1_795_230_000_001),
         SettingsOutcome::rolled_back(1_795_230_000_002, lost),
-        // As nodes of earlier versions say it.
+        // In the form of earlier versions.
         SettingsOutcome {
             state: None,
             ..SettingsOutcome::confirmed(1_795_230_000_003)

@@ -103,7 +103,7 @@ fn with_patience_no_late_report_waits_longer() {
     assert_eq!(outbox.poll(early, false), None);
     let batch = outbox.poll(start + PATIENCE, false).unwrap();
     assert_eq!(times(&batch), (0..10).collect::<Vec<_>>());
-    // Custody has no room: they have waited all the same.
+    // Custody has no room: the statuses have waited all the same.
     outbox.take_back(batch);
     assert_eq!(outbox.next_timeout(), Some(start + PATIENCE));
 }

@@ -1,4 +1,4 @@
-//! What the beam says to shards that ask by themselves.
+//! The beam's answers to shards that ask on their own.
 
 use super::*;
 use std::sync::{Arc, mpsc};
@@ -12,7 +12,7 @@ const QUANTUM_BYTES: u64 = 20_000;
 
 type Shards = (Instant, Vec<LinkScheduler>, Arc<Beam>);
 
-/// Shards with `terminals` each, of which bulk is ready.
+/// Shards with `terminals` each; bulk of all of them is ready.
 fn shards(count: u64, terminals: u64, rate_bps: Option<u64>) -> Shards {
     let classes = (0..2).map(|class| ClassConfig {
         class: Class(class),
@@ -62,7 +62,7 @@ fn without_a_rate_nobody_takes_the_lock() {
         }
         done.send(links).unwrap();
     });
-    // Not for ever, if it does.
+    // It must not take for ever.
     let links = finished.recv_timeout(Duration::from_secs(60));
     drop(guard);
     thread.join().unwrap();
@@ -72,14 +72,14 @@ fn without_a_rate_nobody_takes_the_lock() {
 #[test]
 fn what_is_granted_to_one_is_not_granted_to_another() {
     let (now, mut links, _) = shards(3, 100, Some(BPS));
-    // The first is alone, and gets one bundle; the second gets a quantum.
+    // The first shard is alone, and gets one bundle; the second gets a quantum.
     assert!(may_send(&mut links[0], now));
     let waits_for_one_byte = Decision::Wait(now + Duration::from_nanos(100));
     assert_eq!(links[1].next(now), waits_for_one_byte);
     let now = now + Duration::from_nanos(100);
     assert!(may_send(&mut links[1], now));
     assert!(!may_send(&mut links[2], now));
-    // It is held to the quantum, with bundles that are not told at once.
+    // It keeps to the quantum, also with bundles that are reported later.
     for bytes in [QUANTUM_BYTES / 2, QUANTUM_BYTES / 2 - 1] {
         assert!(may_send(&mut links[1], now));
         links[1].sent(now, leaf(0, 1), bytes);
@@ -125,7 +125,7 @@ fn a_shard_that_is_far_ahead_waits_for_one_that_sends_but_not_for_long() {
 #[test]
 fn signalling_does_not_wait_for_that_of_a_slow_shard() {
     let (now, mut links, _) = shards(2, 1, Some(BPS));
-    // The second has had more, and comes after the first.
+    // The second shard has had more, so its turn comes after the first.
     assert!(may_send(&mut links[1], now));
     links[1].sent(now, leaf(0, 1), 10_000);
     for link in &mut links {
@@ -136,7 +136,7 @@ fn signalling_does_not_wait_for_that_of_a_slow_shard() {
     assert!(may_send(&mut links[1], now));
 }
 
-/// Comparisons for one question, with so many shards that all wait.
+/// The number of comparisons for one question, with this many shards that all wait.
 fn comparisons_per_question(count: u64) -> u64 {
     let (mut now, mut links, _) = shards(count, 1, Some(BPS));
     let (mut asked, mut sent) = (0, 0);

@@ -57,11 +57,11 @@ fn what_empties_stores_may_exceed_them_and_each_share_by_an_eighth() {
         let room = || usage.reserve(NeighbourId(to), 0, purpose);
         std::iter::from_fn(room).collect::<Vec<Reservation>>()
     };
-    // Its share, and half of the pool; then the rest and the eighth.
+    // Its own share, and half of the pool; then the rest and the eighth.
     let bulk = fill(0, BULK);
     let records = fill(0, Purpose::Emptying);
     assert_eq!((bulk.len(), records.len()), (80, 40 + 20));
-    // The other still has its share, and an eighth of it beyond.
+    // The other one still has its share, and an eighth of the quota above that.
     let bulk = fill(1, BULK);
     let records = fill(1, Purpose::Emptying);
     assert_eq!((bulk.len(), records.len()), (40, 5));
@@ -71,7 +71,7 @@ fn what_empties_stores_may_exceed_them_and_each_share_by_an_eighth() {
 fn what_an_agent_has_ends_with_it() {
     let quota = quota(1 << 20, 10, 1);
     let mut usage = Usage::new(Arc::clone(&quota));
-    // One that has a share, and one that has none.
+    // One neighbour with a share, and one without.
     for to in [0, 0, 9] {
         let to = NeighbourId(to);
         usage.keep(to, usage.reserve(to, 500, BULK).unwrap());
@@ -88,8 +88,8 @@ fn what_an_agent_has_ends_with_it() {
 }
 
 proptest! {
-    /// Whatever is taken, freed, moved and divided anew, the pool has in use
-    /// what exceeds the shares, and in the end nothing.
+    /// Whatever is taken, freed, moved and redistributed, the pool's use is what exceeds
+    /// the shares, and in the end it is zero.
     #[test]
     fn the_accounts_agree_with_what_is_stored(
         steps in prop::collection::vec((0u64..6, 0u64..4, 0u64..3_000), 1..120),
@@ -119,7 +119,7 @@ proptest! {
                     }
                 }
                 4 => {
-                    // One agent hears of it after the other.
+                    // The agents hear of it one after the other.
                     let neighbours: BTreeSet<_> = (0..bytes % 5).map(NeighbourId).collect();
                     usages[agent].set_neighbours(neighbours);
                 }

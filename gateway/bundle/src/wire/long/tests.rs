@@ -28,7 +28,7 @@ fn bundle(crc: CrcKind, payload: &[u8]) -> Vec<u8> {
     [&header[..], payload, &write_trailer(&tail)].concat()
 }
 
-/// Decodes in pieces; the payload as it was given back is in the file.
+/// Decodes in pieces; the file gets the payload as the decoder returned it.
 fn decode_long(raw: &[u8], piece: usize) -> Result<(Bundle, Vec<u8>), Malformed> {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits {

@@ -34,12 +34,12 @@ fn choice(path: &str) -> PathChoice {
     }
 }
 
-/// Notes what it is told.
+/// Records what it is told.
 #[derive(Default)]
 struct Noting {
     told: Arc<Mutex<Vec<Told>>>,
     receives: Vec<Bytes>,
-    /// When flows are said to be complete.
+    /// The predicted completion of flows.
     completes: Option<Duration>,
 }
 
@@ -95,17 +95,17 @@ impl Conduit for Noting {
     fn connected(&mut self, _: Connected) {}
 }
 
-/// The events that these pieces of an answer cause on a stream of class 1.
+/// The events of a stream of class 1 when these pieces of an answer arrive.
 fn told(rules: &str, pieces: &[&[u8]]) -> Vec<Told> {
     told_of(Owner::Peer(10), rules, &[], pieces)
 }
 
-/// As below, of a stream that was there before.
+/// As below, for a stream that existed before.
 fn told_again(rules: &str, received: &[&[u8]], pieces: &[&[u8]]) -> Vec<Told> {
     told_by(true, Owner::Peer(10), rules, received, pieces)
 }
 
-/// The events of a stream of class 1 whose other side has sent `received` before.
+/// The events of a stream of class 1 whose other side has sent `received` earlier.
 fn told_of(owner: Owner, rules: &str, received: &[&[u8]], pieces: &[&[u8]]) -> Vec<Told> {
     told_by(false, owner, rules, received, pieces)
 }
@@ -163,7 +163,7 @@ fn told_by(
     std::mem::take(&mut notes.lock().unwrap())
 }
 
-/// A conduit by rules, and what is decided about its flows.
+/// A conduit with these rules, and the decisions about its flows.
 fn decided(rules: &str, target: &str) -> (Box<dyn Conduit>, Arc<Decisions>) {
     let rules = classifier(rules);
     let flows = Flows::new(Arc::new(rules));
@@ -213,7 +213,7 @@ fn the_rest_of_a_flow_that_is_late_is_decided_on_anew() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
     let whole = head.len() as u64 + 1_000_000;
     assert_eq!(told(0, head), [Told::Flow(whole)]);
-    // It was to be complete by 0.5 s.
+    // It was predicted to complete by 0.5 s.
     assert!(told(1_900, &piece).is_empty());
     assert_eq!(told(2_100, &piece), [Told::Flow(900_000)]);
     assert!(told(4_000, b"more").is_empty());
@@ -272,7 +272,7 @@ async fn whoever_asks_is_told_of_each_decision_and_of_what_it_was_made_by() {
         rule: None,
     };
     let mut told = decisions.ask(filter).unwrap();
-    // Larger than expected: the path of its rest is chosen again.
+    // It is larger than expected: the path of the rest is chosen again.
     conduit.send(Bytes::from(vec![0; 40_000]));
     let first = flow(&mut told).await;
     assert_eq!(
@@ -371,7 +371,7 @@ fn a_flow_is_told_before_its_first_bytes_and_its_class_before_that() {
             Told::Class(Class(2)),
             Told::Flow(lengths.0 as u64),
             Told::Sent(lengths.0),
-            // Of which no rule says anything.
+            // No rule matches it.
             Told::Class(Class(1)),
             Told::Flow(lengths.1 as u64),
             Told::Sent(lengths.1),
@@ -447,7 +447,7 @@ fn an_origin_cannot_name_a_stream() {
 fn a_stream_that_was_there_before_has_flows_from_the_next_request_on() {
     let answer = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 2\r\n\r\nab";
     let rules = "rule = [{ content_types = ['video/*'], class = '2' }]";
-    // It may be in the midst of another answer, and keeps its class.
+    // It may be in the middle of another answer, and keeps its class.
     assert_eq!(
         told_again(rules, &[], &[answer]),
         [Told::Sent(answer.len())]
@@ -473,7 +473,7 @@ fn a_stream_that_turns_out_to_be_long_is_promoted() {
     let told = told(rules, &[&piece[..]; 4]);
     let classes = told.iter().filter(|told| matches!(told, Told::Class(_)));
     assert_eq!(classes.count(), 1);
-    // Its third piece makes it so.
+    // The third piece gives it that class.
     let place = told.iter().position(|told| *told == Told::Class(Class(3)));
     let sent = told.iter().take(place.unwrap());
     assert_eq!(sent.filter(|told| matches!(told, Told::Sent(_))).count(), 2);

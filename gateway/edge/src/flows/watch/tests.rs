@@ -75,7 +75,7 @@ fn a_length_that_lies_overflows_nothing() {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
         let told = stream.sends(head.as_bytes()).unwrap();
         assert!(told >= length);
-        // A request shows that the answer was over.
+        // A request shows that the answer has ended.
         stream.watch.receives(stream.now, b"GET / HTTP/1.1\r\n");
     }
     assert_eq!(stream.sends(&answer(10)), Some(answer(10).len() as u64));
@@ -98,7 +98,7 @@ fn an_answer_to_head_is_no_larger_than_its_head_and_does_not_swallow_the_next_on
     for request in [&b"HEAD /film HTTP/1.1\r\n"[..], b"HEAD /other HTTP/1.1\r\n"] {
         stream.watch.receives(stream.now, request);
         assert_eq!(stream.sends(film), Some(film.len() as u64));
-        // It is over: what follows begins another.
+        // The flow has ended: the next bytes begin another.
         assert!(stream.watch.present().is_none());
     }
     assert_eq!(stream.sends(&answer(7)), Some(answer(7).len() as u64));
@@ -179,7 +179,7 @@ fn a_stream_taken_up_midway_has_flows_behind_the_next_silence() {
 #[test]
 fn a_burst_that_is_larger_than_expected_begins_anew_as_half_over() {
     let mut stream = Stream::new();
-    // 32 KiB are expected, then twice what is there.
+    // 32 KiB are expected, and then twice what has come.
     let begun = stream.bursts(40, 10_000);
     assert_eq!(
         begun,
@@ -203,7 +203,7 @@ fn sizes_are_learnt_by_name_across_streams() {
     assert_eq!(next.bursts(40, 10_000), [400_000]);
 }
 
-/// Knows one object.
+/// Knows the size of one object.
 #[derive(Debug)]
 struct OneObject;
 

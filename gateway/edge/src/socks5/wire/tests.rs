@@ -2,12 +2,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// User and password of whom alone is admitted.
+/// Admits only this user with this password.
 struct Only(&'static [u8], &'static [u8]);
 
 const NOBODY: Only = Only(b"", b"");
 
-/// All outputs of `input` fed at once, and what is left of it.
+/// All outputs for `input` fed at once, and the rest of it.
 fn run(
     authenticate: bool,
     credentials: &Only,

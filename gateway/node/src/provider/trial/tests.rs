@@ -182,7 +182,7 @@ fn of_a_listeners_terminals_half_are_enough_and_fewer_are_not() {
     };
     let before = names.map(|name| path(name, Contact::Up(Some(begun))));
     let on_trial = || Trial::new(begun, LIMIT, vec![listener.clone()], before.to_vec());
-    // Two come back, one after the other; the third has gone into a tunnel.
+    // Two paths come back, one after the other; the third is in a road tunnel.
     let (judged, after) = run(&mut on_trial(), begun, 1_000, |second, now| {
         let first = if second < 20 {
             Contact::Silent
@@ -206,7 +206,7 @@ fn of_a_listeners_terminals_half_are_enough_and_fewer_are_not() {
             path(names[0], Contact::Up(Some(now))),
             path(names[1], Contact::Silent),
             path(names[2], Contact::Silent),
-            // Of another listener.
+            // This path belongs to another listener.
             path("terminal-10-lte", Contact::Up(Some(now))),
         ]
     });
@@ -231,7 +231,7 @@ struct World {
     kept: KeptSettings,
     trial: Option<Trial>,
     now: Instant,
-    /// Who has come to what.
+    /// The verdicts that the provider was told.
     told: Vec<(u64, Verdict)>,
 }
 
@@ -346,7 +346,7 @@ fn a_hub_that_never_stops_changing_has_the_confirmed_settings_come_back() {
     let mut world = World::new();
     world.take(1, false);
     (0..20).for_each(|_| world.second(false));
-    // Each change before the one before is judged.
+    // Each change comes before the one before it is judged.
     for version in (2..40).step_by(2) {
         world.take(version, false);
         (0..10).for_each(|_| world.second(false));

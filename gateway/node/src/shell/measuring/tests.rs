@@ -2,8 +2,8 @@ use underpass_engine::SessionPlace;
 
 use super::*;
 
-/// The queue, ms, that the last of several hops shares with the others, if all move at once and
-/// have these queues.
+/// The queue, ms, that the last of several hops shares with the others if all change at
+/// once and have these queues.
 fn shared_ms(queues_ms: &[u64]) -> Option<u128> {
     let meters: Vec<(HopId, LinkMeter)> = (1..)
         .zip(queues_ms)

@@ -1,4 +1,4 @@
-//! How a connection ends, as sockets of Linux show it.
+//! How a connection ends, as Linux sockets see it.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::sleep;
