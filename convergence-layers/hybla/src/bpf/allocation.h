@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0 */
 /*
- * The allocated rate: SO_MAX_PACING_RATE, in bytes of payload per second. It is
- * paced from the first segment on, and the window only has to be large enough
- * never to be what stops a segment, in loss, recovery and timeout as well, unless so
- * much is lost that the path cannot carry the rate.
+ * The allocated rate: SO_MAX_PACING_RATE, in bytes of payload per second. Segments
+ * are paced at this rate from the first one on. The window only has to be large
+ * enough never to stop a segment, also in loss, recovery and timeout, unless so much
+ * is lost that the path cannot carry the rate.
  */
 #ifndef HYBLA_ALLOCATION_H
 #define HYBLA_ALLOCATION_H
 
-/* The guard looks at so many windows together, and no fewer segments. */
+/* The guard judges this many windows together, and at least this many segments. */
 #define GUARD_WINDOWS 4
 #define GUARD_SEGMENTS 64
-/* No acknowledgement for a round trip and so long: the link is blocked. */
+/* The link counts as blocked after a round trip and this time without any ACK. */
 #define BLOCKED_MS 100
-/* The guard leaves this part (1/n) of the allocation: a link that carries less
- * shows that again. */
+/* The guard lowers the rate to no less than this part (1/n) of the allocation; a link
+ * that carries even less shows that again. */
 #define GUARD_LEAST 16
 
 static inline bool allocated(struct sock *sk)
@@ -23,9 +23,9 @@ static inline bool allocated(struct sock *sk)
 }
 
 /*
- * A window that an allocation needed holds for one more round trip: what was
- * sent at a higher rate is still on its way, and counting it against the window
- * of a lower rate would leave the link idle until it has arrived.
+ * A window that an allocation needed stays for one more round trip: segments sent
+ * at a higher rate are still in flight, and counting them against the window of a
+ * lower rate would leave the link idle until they have arrived.
  */
 static inline u32 held_window(struct sock *sk, u32 needed)
 {
@@ -39,7 +39,7 @@ static inline u32 held_window(struct sock *sk, u32 needed)
 	return c->window;
 }
 
-/* Segments sent, repetitions too, that are neither delivered nor on their way. */
+/* Segments sent, with retransmissions, that are neither delivered nor in flight. */
 static inline u32 lost_so_far(struct sock *sk)
 {
 	return tcp(sk)->data_segs_out - tcp(sk)->delivered - in_flight(sk);
@@ -56,13 +56,13 @@ static inline void watch_anew(struct sock *sk)
 }
 
 /*
- * A link that carries less than the allocation loses the rest, and what is sent
- * again is lost in the same way. So where a third of what was sent in some
- * windows was lost, what arrives is the rate; as many windows without that
- * raise it by a quarter, until it is the allocation again.
+ * A link that carries less than the allocation loses the rest, and loses
+ * retransmissions in the same way. So if more than a third of the segments of some
+ * windows is lost, the rate becomes the rate of arrival; as many windows without
+ * such loss raise it by a quarter, until it is the allocation again.
  *
- * What a blockage loses says nothing of the link: each timeout in it may repeat
- * a window. So the watch begins anew with the first ACK after it.
+ * Losses in a blockage do not show what the link carries: each timeout in it may
+ * repeat a window. So the guard starts again with the first ACK after a blockage.
  */
 static inline void guard(struct sock *sk)
 {

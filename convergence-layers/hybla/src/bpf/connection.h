@@ -3,7 +3,7 @@
 #ifndef HYBLA_CONNECTION_H
 #define HYBLA_CONNECTION_H
 
-/* Kept in the socket (104 bytes are there) and zeroed by the kernel when the
+/* Stored in the socket, which has 104 bytes for it; the kernel zeroes it when the
  * control is chosen. Counts named delivered_* are values of tcp_sock.delivered,
  * which counts segments acknowledged cumulatively or selectively, and wraps. */
 struct connection {

@@ -18,7 +18,7 @@
 #include "window.h"
 #include "allocation.h"
 
-/* The verifier lets only GPL-compatible programs be a congestion control. */
+/* The verifier accepts only GPL-compatible programs as congestion controls. */
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 SEC("struct_ops")
@@ -125,7 +125,7 @@ struct tcp_congestion_ops hybla_bpf = {
 	.name = "hybla_bpf",
 };
 
-/* Restricted to CAP_NET_ADMIN: whoever uses it decides that loss is no sign of
+/* Restricted to CAP_NET_ADMIN, since it does not treat loss as a sign of
  * congestion. */
 SEC(".struct_ops.link")
 struct tcp_congestion_ops hybla_dama = {

@@ -5,8 +5,8 @@
  * fourth version of its instruction set.
  *
  * The BPF program and the user-space tests compile this one file, so the code
- * under test is the code the kernel runs. It includes nothing; whoever includes
- * it has defined u32 and u64.
+ * under test is the code the kernel runs. It includes nothing; the including file
+ * must define u32 and u64 first.
  *
  * Units: windows in segments, times in microseconds, rates in bytes per second.
  * "Q16" means 16 fraction bits.
@@ -241,9 +241,9 @@ static inline u32 hybla_rate_reduction(u32 in_flight, u32 ssthresh, u32 window_b
  * cannot carry builds a bounded queue. Without a sample (0) it is a
  * geostationary hop's.
  *
- * On a link whose capacity has to be asked for, what is sent waits one more round
- * trip and some frames for it: a smoothed round trip of up to 2.5 of the smallest is
- * covered, with no quarter more.
+ * On a link whose capacity must be requested, segments wait one more round trip and
+ * some frames for it: the window covers a smoothed round trip of up to 2.5 of the
+ * smallest, without the extra quarter.
  */
 static inline u32 hybla_allocated_window(u64 rate, u32 smoothed_us, u32 smallest_us, u32 mss)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0 */
 /*
- * Where initial slow start ends. Hybla opens by 2^rho - 1 per segment, at 600 ms
- * without any bound worth the name, so it depends on a good first ssthresh.
+ * Where initial slow start ends. Hybla opens by 2^rho - 1 per segment, which at
+ * 600 ms is practically unbounded, so it depends on a good first ssthresh.
  *
  * Hoe's is the bottleneck's rate, as the ACKs' spacing shows it, times the
  * smallest round trip. The spacing shows the bottleneck's rate and not the
  * sender's only while the bottleneck has a queue, and a queue is seen in the round
- * trips (RFC 9406). So short groups of ACKs are watched for both. A pair or a few
- * packets would do on paper; offload, ACK queues and time slots of a return link
- * space those at will.
+ * trips (RFC 9406). So short groups of ACKs are watched for both. In theory a pair
+ * or a few packets would do; but offload, ACK queues and time slots of a return link
+ * change their spacing arbitrarily.
  */
 #ifndef HYBLA_START_H
 #define HYBLA_START_H
@@ -46,7 +46,7 @@ static inline void end_group(struct sock *sk, u64 lasted_us, u32 segments)
 
 	if (c->group_rtt_us > rtt + at_least(rtt / 8, QUEUE_DELAY_US)) {
 		tp->snd_ssthresh = hybla_hoe_ssthresh(segments, lasted_us, rtt);
-		/* What is in flight beyond it waits in that queue. */
+		/* Segments in flight beyond it wait in that queue. */
 		set_window(sk, at_most(tp->snd_cwnd, tp->snd_ssthresh));
 	}
 	begin_group(sk);

@@ -107,7 +107,7 @@ static inline u32 halve(struct sock *sk)
 	return hybla_half(c->window_before);
 }
 
-/* The loss was none: segments had only been reordered or delayed. */
+/* There was no loss: segments had only been reordered or delayed. */
 static inline u32 undo(struct sock *sk)
 {
 	struct connection *c = connection(sk);
