@@ -121,7 +121,7 @@ fn allocation_bounds_the_queue_of_a_rate_the_link_cannot_carry() {
     assert!(flooded <= calm * 2 + 1, "{flooded} against {calm}");
 }
 
-/// Capacity that is granted a round trip after it was asked for, in frames of 100 ms.
+/// Capacity is granted a round trip after its request, in frames of 100 ms.
 #[test]
 fn allocation_covers_the_wait_for_access() {
     let rate = 250_000;
@@ -170,8 +170,8 @@ proptest! {
         for _ in 0..acked {
             exact += rho * rho / exact;
         }
-        // Ours integrates within the step: it lags by what one step can add, at most rho
-        // (where the window is rho), plus the whole segment it has not completed.
+        // Our value is integrated within the step: it lags by what one step can add, at most rho
+        // (where the window is rho), plus the whole segment that is not complete yet.
         prop_assert!(
             close(window.cwnd as f64, exact, 0.02, rho / 2.0 + 1.5),
             "{} for {exact} from {first} with rho {rho}", window.cwnd

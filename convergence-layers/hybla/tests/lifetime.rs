@@ -117,7 +117,8 @@ fn without_privileges_the_error_says_which_are_needed() {
         return;
     }
     let error = thread::spawn(|| {
-        // Credentials are a thread's own below the C library, which would change all threads'.
+        // The system call changes only this thread's credentials; the C library would change all
+        // threads'.
         // SAFETY: setresuid takes three integers and touches no memory.
         let result = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
         assert_eq!(result, 0);

@@ -261,7 +261,7 @@ impl World {
         assert!(fate.judged.replace(verdict).is_none());
     }
 
-    /// What both sides have to say goes on its way.
+    /// Sends the messages of both sides on their way.
     fn exchange(&mut self) {
         let at = self.now + self.link.delay;
         while let Some(message) = self.sender.poll_message() {
@@ -298,7 +298,7 @@ impl World {
         self.under_way.insert((at, self.events), arrival);
     }
 
-    /// Datagrams are at most so large from now on.
+    /// From now on datagrams have at most this size.
     pub fn shrink(&mut self, datagram_bytes: usize) {
         self.link.datagram_bytes = datagram_bytes;
         self.sender.set_datagram_bytes(datagram_bytes);

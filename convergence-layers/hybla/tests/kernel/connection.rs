@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 /// Moves this thread into a new network namespace, which ends with its threads and sockets.
 pub fn enter_own_network() -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNET)?;
-    // As on a path: Ethernet's MTU, and segments that can be lost one by one.
+    // Like a real path: Ethernet's MTU, and segments that are lost one by one.
     run(
         "ip",
         &[
@@ -34,7 +34,7 @@ pub fn lose(percent: u32) -> io::Result<()> {
     drop_arrivals(&format!("numgen random mod 100 < {percent} drop"))
 }
 
-/// Drops all that arrives, or nothing any more, behind what [`lose`] has set up.
+/// Starts or stops dropping everything that arrives, after the rule of [`lose`].
 pub fn block(blocks: bool) -> io::Result<()> {
     match blocks {
         true => rule("drop"),
@@ -42,7 +42,7 @@ pub fn block(blocks: bool) -> io::Result<()> {
     }
 }
 
-/// Drops what arrives beyond a rate, kB/s, as a policer does.
+/// Drops what exceeds a rate, kB/s, as a policer does.
 pub fn police(kilobytes_per_s: u32) -> io::Result<()> {
     drop_arrivals(&format!(
         "limit rate over {kilobytes_per_s} kbytes/second burst 64 kbytes drop"
@@ -93,7 +93,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The control and the rate are set before the connection is made, as a node does.
+    /// Sets the control and the rate before the connection is made, as a node does.
     pub fn open(control: &str, max_pacing_rate: Option<u64>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 5001))?;
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
@@ -136,8 +136,8 @@ impl Connection {
         }
     }
 
-    /// Writes all of `bytes`, looking at the kernel's figures all the while until they are
-    /// acknowledged.
+    /// Writes all of `bytes`, and passes the kernel's figures to `look` again and again until
+    /// they are acknowledged.
     pub fn send(&self, bytes: &[u8], mut look: impl FnMut(libc::tcp_info)) -> io::Result<()> {
         self.sender.set_nonblocking(true)?;
         let mut rest = bytes;
@@ -182,7 +182,7 @@ pub fn set_max_pacing_rate(socket: &impl AsRawFd, rate: u64) -> io::Result<()> {
     }
 }
 
-/// Bytes that betray a gap or a repetition.
+/// Bytes that reveal a gap or a repetition.
 pub fn pattern(length: usize) -> Vec<u8> {
     (0..length)
         .map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8)

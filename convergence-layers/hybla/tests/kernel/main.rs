@@ -1,4 +1,4 @@
-//! The kernel runs the controls: live connections, looked at through TCP_INFO.
+//! The kernel runs the controls: live connections, observed through TCP_INFO.
 //!
 //! Needs root and a kernel of 6.4 or later; skips with a message without.
 
@@ -14,11 +14,11 @@ use underpass_hybla::arithmetic::allocated_window;
 use underpass_hybla::{Control, Loader, available, usable};
 
 const RATE: u64 = 2_000_000;
-/// Each loses a third of what is sent, and more.
+/// Each of them loses a third of the segments or more.
 const BLOCKAGES: u32 = 6;
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// One for all tests of this process: the names are the kernel's, not a test's.
+/// One registration for all tests of this process: the names belong to the kernel.
 fn registered(control: Control) -> bool {
     static LOADER: OnceLock<Mutex<Loader>> = OnceLock::new();
     let loader = LOADER.get_or_init(Mutex::default);
@@ -51,7 +51,8 @@ fn with(controls: &[Control], test: impl FnOnce() -> io::Result<()> + Send) {
     });
 }
 
-/// What the allocation needs at the least round trip there is: no window may be smaller.
+/// The window that the allocation needs at the smallest possible round trip: no window may be
+/// smaller.
 fn floor(info: &libc::tcp_info) -> u32 {
     allocated_window(RATE, 1, 1, info.tcpi_snd_mss)
 }
@@ -148,13 +149,13 @@ fn an_allocation_that_the_path_does_not_carry_is_not_repeated_for_ever() {
             skipped::because(format!("no policer without nftables: {error}"));
             return Ok(());
         }
-        // Eight times what there is.
+        // Eight times what the path carries.
         let connection = Connection::open("hybla_dama", Some(8_000_000))?;
         let sent = pattern(6 << 20);
         connection.send(&sent, |_| {})?;
         let info = connection.figures()?;
         let (repeated, segments) = (info.tcpi_total_retrans, info.tcpi_data_segs_out);
-        // Without a guard seven of eight segments are lost, repeated ones too.
+        // Without the guard seven of eight segments are lost, also of the repeated ones.
         assert!(
             repeated < segments / 2,
             "{repeated} of {segments} were sent again"
@@ -175,7 +176,7 @@ fn a_blockage_says_nothing_of_what_the_path_carries() {
         let part = pattern(60_000);
         connection.send(&part, |_| {})?;
         for _ in 0..BLOCKAGES {
-            // What has left by the second timeout, a window, is lost.
+            // A window of segments leaves by the second timeout, and is lost.
             block(true)?;
             let enough = connection.figures()?.tcpi_total_retrans + 2;
             let mut blocked = true;
