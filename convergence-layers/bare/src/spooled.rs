@@ -436,7 +436,7 @@ mod tests {
             (3, Bytes::from_static(b"d")),
             (6, Bytes::from_static(b"gh")),
         ];
-        // More than is written at once.
+        // This is more than is written at once.
         let whole: Vec<u8> = (0..700_000_u32).map(|i| (i % 251) as u8).collect();
         let mut at = 8;
         for part in whole.chunks(1_400) {
@@ -448,7 +448,7 @@ mod tests {
         spool.read_at(&mut read, 0).expect("all of it is there");
         assert_eq!(&read[..8], b"abcdefgh");
         assert!(read[8..] == whole);
-        // Each takes its own room, even beside another one.
+        // Each takes room of its own, even beside another one.
         assert_eq!(payloads.used(), (1, 10 + whole.len() as u64));
     }
 

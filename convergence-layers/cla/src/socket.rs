@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn both_buffers_are_set_and_the_kernel_doubles_them() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        // Within any system's limit.
+        // A size within every system's limit.
         set_buffers(socket.as_fd(), 40_000).expect("set");
         for option in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
             assert_eq!(buffer(&socket, option), 80_000);

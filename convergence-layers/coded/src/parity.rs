@@ -151,7 +151,8 @@ mod tests {
 
     #[test]
     fn single_losses_need_little_and_bursts_as_much_as_they_are_long() {
-        // 0.05 % one by one: of 1024, more than 3 are lost in 0.2 %.
+        // 0.05 % single losses: of 1024 datagrams, more than 3 are lost in 0.2 % of
+        // cases.
         let single = estimate(2_000_000, 1_000, 1_000);
         let repair = single.repair(1024, 0.002, 150);
         assert!((3..=4).contains(&repair), "{repair}");

@@ -291,7 +291,7 @@ mod tests {
         let mut known = Known::default();
         let address = |number: u32| IpAddr::from(std::net::Ipv4Addr::from_bits(number));
         for number in 0..=MOST_KNOWN as u32 {
-            // One of them again and again.
+            // One of them connects again and again.
             known.insert(address(0));
             known.insert(address(number));
         }

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    /// Nothing happens for so long.
+    /// A time in which nothing happens.
     const A_WHILE: Duration = Duration::from_millis(50);
 
     #[test]

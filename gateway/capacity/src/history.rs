@@ -356,7 +356,7 @@ mod tests {
         let start = Instant::now();
         let mut history = History::default();
         for step in 0..100_u64 {
-            // 100 kbit each 100 ms, seen by a reading each 20 ms.
+            // 100 kbit every 100 ms, with a reading every 20 ms.
             let reading = delivered(step / 5 * 100_000);
             history.push(start + 20 * step as u32 * MS, reading, false, HORIZON);
             if step > 20 {
@@ -370,7 +370,7 @@ mod tests {
             history.longest_gap(start + 1000 * MS, Some(20 * MS)),
             100 * MS
         );
-        // Then nothing comes any more.
+        // Then nothing arrives any more.
         let later = now + 400 * MS;
         history.push(later, delivered(19 * 100_000), false, HORIZON);
         let (rate, _) = history.arrivals(later, 150 * MS).unwrap();

@@ -54,7 +54,7 @@ mod tests {
             arrivals.began(begin, size);
         }
         let now = begin + 100 * MS;
-        // In 10 s.
+        // The rate is over 10 s.
         assert_eq!(arrivals.bps(now, 0), 0);
         assert_eq!(arrivals.bps(now, 1_000), 3 * 800);
         assert_eq!(arrivals.bps(now, 20_000), 800 + 8_000 + 16_000);
@@ -67,7 +67,7 @@ mod tests {
         for flow in 0..1_000_u32 {
             arrivals.began(begin + flow * MS, 1_000);
         }
-        // One each millisecond.
+        // One flow each millisecond.
         let bps = arrivals.bps(begin + 1_000 * MS, 5_000);
         assert!((7_900_000..8_200_000).contains(&bps), "{bps}");
         assert_eq!(arrivals.flows.len(), REMEMBERED);

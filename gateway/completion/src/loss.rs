@@ -84,7 +84,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(600);
 
-    /// Sends 10 packets each 10 ms for so long; those of `repeats` are repeated.
+    /// Sends 10 packets every 10 ms for `s` seconds; those of `repeats` are repeated.
     fn send(window: &mut LossWindow, from: Instant, s: u64, repeats: impl Fn(u64) -> bool) {
         for tick in 0..s * 100 {
             let now = from + Duration::from_millis(tick * 10);

@@ -234,7 +234,7 @@ mod tests {
                 parser.feed(piece).unwrap();
                 assert!(parser.line.capacity() + parser.data.capacity() <= 3 * MAX_EVENT_BYTES);
             }
-            // Nothing of the event is kept, though its end has not come yet.
+            // No part of the event is kept, even before its end has come.
             assert!(parser.line.capacity() + parser.data.capacity() < 100);
             assert_eq!(parser.next(), None);
             parser.feed(b"\nid: 2\n\n").unwrap();
@@ -242,7 +242,7 @@ mod tests {
             assert!(passed.passed_over.unwrap() >= 20 << 20);
             assert_eq!((passed.kind.as_str(), passed.data.len()), ("plan", 0));
             assert_eq!(passed.id.as_deref(), Some("1"));
-            // The following events are taken.
+            // Later events are accepted.
             parser.feed(b"id: 3\ndata: a\n\n").unwrap();
             assert_eq!(events(&mut parser), [event("message", "a", Some("3"))]);
         }

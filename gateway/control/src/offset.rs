@@ -84,7 +84,7 @@ mod tests {
     fn the_least_delayed_exchange_tells_the_time() {
         let start = Instant::now();
         let mut filter = ClockFilter::default();
-        // A handshake delays the first post; a busy network the third answer.
+        // A handshake delays the first post, and a busy network the third answer.
         filter.note(exchange(start, 0, 190, 10, 10));
         filter.note(exchange(start, 1000, 10, 25, 10));
         let (at, ms) = filter.note(exchange(start, 2000, 10, 5, 400));

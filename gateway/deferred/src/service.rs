@@ -382,7 +382,7 @@ mod tests {
         exchanges: 1,
     };
 
-    /// What a caller is told of the store's bytes.
+    /// The store's bytes that a caller is told.
     fn asked(worker: &mut Worker) -> Option<u64> {
         let (sender, mut receiver) = oneshot::channel();
         let call: Call = Box::new(move |machine, _| {
@@ -400,7 +400,7 @@ mod tests {
     fn a_store_that_could_not_be_opened_is_opened_once_it_can() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("requests.sqlite");
-        // No database can be where a folder is.
+        // A database cannot replace a folder.
         std::fs::create_dir(&path).unwrap();
         let (orders, _ordered) = mpsc::unbounded_channel();
         let mut worker = Worker {

@@ -279,7 +279,7 @@ mod tests {
             ("", "", false),
             ("d", "", false),
         ] {
-            // Each with nothing failed before.
+            // No attempt of any user has failed before.
             let users = users(&list);
             let admission = users
                 .admit(CLIENT, name.as_bytes(), password.as_bytes())

@@ -135,7 +135,7 @@ mod tests {
         }
         assert_eq!(throttle.clients.len(), CLIENTS);
         assert!(throttle.refused_for(address(200_000), now).is_some());
-        // A client that was known before counts by itself.
+        // A client that was known before has its own count.
         assert!(throttle.refused_for(address(0), now).is_none());
         let later = now + INTERVAL * BURST;
         throttle.failed(address(200_000), later);

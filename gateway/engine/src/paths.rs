@@ -137,13 +137,13 @@ mod tests {
         }
     }
 
-    /// 10 Mbit/s terrestrial, and a satellite's 40 Mbit/s.
+    /// A terrestrial path of 10 Mbit/s, and a satellite path of 40 Mbit/s.
     fn pair() -> [Way; 2] {
         [way(15, 10_000_000), way(265, 40_000_000)]
     }
 
-    /// Sends so many bytes, each way when it is free and it is its turn; when the
-    /// last arrives, and what each carried.
+    /// Sends `bytes`; each path takes a bundle when it is free and it is its turn.
+    /// Returns when the last bundle arrives, and what each path carried.
     fn deliver(ways: &[Way], bytes: u64) -> (Duration, Vec<u64>) {
         let mut left = bytes;
         let mut free = vec![Duration::ZERO; ways.len()];
@@ -230,8 +230,7 @@ mod tests {
         assert!(matches!(near.turn(&[unknown], 1 << 20), Turn::Later(_)));
     }
 
-    /// Each of the three would be too late for what the other two deliver
-    /// together.
+    /// Each of the three would arrive too late compared with the other two together.
     #[test]
     fn ways_that_are_alike_do_not_wait_for_each_other() {
         let slow = way(206, 1_680_573);
@@ -258,8 +257,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the ways are like, something is sent, and no later than by
-        /// the best of them alone.
+        /// Whatever the paths are like, bytes are sent, and arrive no later than by the
+        /// best path alone.
         #[test]
         fn never_slower_than_the_best_way_alone(
             ways in proptest::collection::vec(any_way(), 1..5),
@@ -272,7 +271,7 @@ mod tests {
             let bundle = ways.iter().map(|way| {
                 line_time(u128::from(way.bundle_bytes) * 8, way.rate_bps)
             });
-            // What goes is whole bundles, which are not taken back.
+            // Whole bundles are sent, and are not taken back.
             let grain = bundle.max().expect("one");
             prop_assert!(last <= alone + grain, "{last:?} {alone:?}");
         }

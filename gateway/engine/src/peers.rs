@@ -430,7 +430,7 @@ mod tests {
     use bytes::Bytes;
     use underpass_streams::{Config, Open, ResetCode, Sealed, Side, StreamId, Target};
 
-    /// A peer's word for a class is not to put its streams in a lane.
+    /// A class that a peer announces must not put its streams in a lane.
     #[test]
     fn a_class_of_a_peer_that_is_not_configured_is_the_default_one() {
         let now = Instant::now();
@@ -465,7 +465,7 @@ mod tests {
     const NEIGHBOURS: u64 = 3;
     const PEERS: u64 = 7;
 
-    /// What is noted of all peers, against their streams.
+    /// Checks the totals over all peers against their streams.
     fn check(peers: &Peers, behind: impl Fn(u64) -> u64) {
         let dues = peers.known.iter();
         let dues = dues.filter_map(|(peer, known)| Some((known.due?, *peer)));
@@ -575,7 +575,7 @@ mod tests {
                 peers.change(&mut actions, peer, |streams| streams.handle_timeout(now));
                 flushed += 1;
             }
-            // What was just opened waits for its first bytes.
+            // A stream that was just opened waits for its first bytes.
             if peers.opened.is_empty() {
                 check(&peers, |peer| ways[peer as usize]);
             }

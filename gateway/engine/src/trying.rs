@@ -225,7 +225,7 @@ mod tests {
             now += 2 * SECOND + 4 * RTT;
             assert!(!is_due(&mut trial, now, LITTLE));
         }
-        // It has risen, and is tried soon again.
+        // The rate has risen, so it is tried again soon.
         now += 320 * SECOND;
         assert!(is_due(&mut trial, now, LITTLE));
         trial.begin(now, LITTLE);

@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn a_length_that_is_not_there_takes_no_memory() {
-        // A map of one: "pieces", then an array, or a byte string in one, that
-        // says it has 2^60 entries.
+        // A map with one entry: "pieces", then an array, or a byte string in one, that
+        // announces 2^60 entries.
         let head = [&MAGIC[..], &VERSION.to_be_bytes(), b"\xa1\x66pieces"].concat();
         for lie in [&b"\x9b"[..], b"\x81\x5b"] {
             let bytes = [&*head, lie, &(1u64 << 60).to_be_bytes(), b"\x41x"].concat();

@@ -211,7 +211,7 @@ mod tests {
         drop(successor);
         let alone_since = begin().alone_since;
         assert!(alone_since.is_some_and(|since| since >= before));
-        // A process of a version that leaves no trace may run again.
+        // A process of a version that leaves no record may run again.
         next(folder.path(), time).unwrap();
         assert_eq!(begin().alone_since, None);
         assert!(begin().alone_since.is_some());

@@ -201,7 +201,7 @@ mod tests {
         }
         let after = known.judge(now + HOUR, Some(SAVED_MS + HOUR_MS), false);
         assert_eq!(after, SAVED_MS + HOUR_MS + DAY_MS);
-        // A clock that is synchronised sets it right at once.
+        // A synchronised clock corrects it at once.
         let right = known.judge(now + HOUR, Some(SAVED_MS + HOUR_MS), true);
         assert_eq!(right, SAVED_MS + HOUR_MS);
         assert_eq!(known.judge(now + HOUR, None, false), SAVED_MS + HOUR_MS);

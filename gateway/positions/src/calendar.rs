@@ -55,7 +55,7 @@ mod tests {
         for times in 0..3 {
             assert_eq!(roll_on(right - times * ROLLOVER_MS, since), right);
         }
-        // The day itself is not over.
+        // The day itself has not ended.
         assert_eq!(roll_on(since - DAY_MS, since), since - DAY_MS);
     }
 }

@@ -190,7 +190,7 @@ mod tests {
         desk.request(now, 10, "new".to_owned());
         assert_eq!(asked(&mut desk, now), Some((10, "new".to_owned())));
         assert_eq!(asked(&mut desk, now), None, "one is under way");
-        // It has come again meanwhile: the same key, so the same answer.
+        // The request has arrived again meanwhile: the same key, so the same answer.
         desk.request(now, 10, "again".to_owned());
         desk.answered();
         assert_eq!(asked(&mut desk, now), Some((11, "other".to_owned())));

@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Both sides of other versions read these, too.
+    /// Both sides parse these vectors, also those of other versions.
     const VECTOR: &str = include_str!("../../../docs/vectors/control/provision.json");
 
     #[test]

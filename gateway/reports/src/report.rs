@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_status_with_the_most_of_everything_fits_a_message() {
         let class = |number| ClassFigures {
-            // Each of them takes two bytes in JSON.
+            // Each of these characters takes two bytes in JSON.
             name: "\"".repeat(MAX_CLASS_NAME_BYTES),
             streams: Some(number),
             backlogged_bytes: number,

@@ -222,10 +222,10 @@ mod tests {
         assert!(bucket.has(again, 0));
         bucket.charge(again, 1);
         assert!(!bucket.has(again, 0));
-        // Another size by itself adds nothing.
+        // A larger size alone adds nothing.
         bucket.resize_burst(again, 90_000);
         assert!(!bucket.has(again, 0));
-        // Without it, no more is saved than usual.
+        // Without it, no more credit is saved than usual.
         let later = again + Duration::from_secs(60);
         bucket.set_burst(later, 0);
         bucket.charge(later, LEAST_BUNDLE_BYTES + 1);

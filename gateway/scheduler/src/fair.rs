@@ -250,7 +250,7 @@ mod tests {
         queue
     }
 
-    /// How many of so many bundles of 1,000 bytes are of each of two flows.
+    /// Of `bundles` bundles of 1,000 bytes, the number of each of two flows.
     fn served(queue: &mut FairQueue, bundles: usize) -> [usize; 2] {
         let mut sent = [0; 2];
         for _ in 0..bundles {
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn weight_that_rises_counts_at_once() {
         let mut queue = queue(&[1, 1_000]);
-        // At weight 1 this is worth a million bytes of the other.
+        // At weight 1 this counts like a million bytes of the other.
         queue.charge(0, 1_000);
         assert_eq!(queue.first(), Some(1));
         queue.set_weight(0, 1_000);

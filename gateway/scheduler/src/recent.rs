@@ -70,7 +70,7 @@ mod tests {
         for _ in 0..1_000 {
             recent.sent(0, 1 << 20, Some(8_000_000));
         }
-        // 500 kB are its memory at this rate.
+        // Its memory holds 500 kB at this rate.
         for _ in 0..12 {
             recent.sent(1, 100_000, Some(8_000_000));
         }

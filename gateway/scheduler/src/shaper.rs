@@ -201,7 +201,7 @@ mod tests {
     const MIDDLE: usize = 1;
     const LOW: usize = 2;
 
-    /// After how many ms each level may send.
+    /// The time in ms after which each level may send.
     fn waits(shaper: &Shaper, now: Instant) -> [u128; 3] {
         [HIGH, MIDDLE, LOW].map(|level| {
             let at = shaper.ready_at(level).expect("there is a rate");
@@ -209,7 +209,7 @@ mod tests {
         })
     }
 
-    /// At 1 MB/s, with no credit, and when it began.
+    /// A shaper of 1 MB/s without credit, and its start.
     fn shaper() -> (Instant, Shaper) {
         let now = Instant::now();
         (now, Shaper::new(now, 8_000_000))
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_bundle_that_suits_the_rate_holds_up_every_level() {
         let (now, mut shaper) = shaper();
-        // Headers are a part of it.
+        // The size of the bundle includes its headers.
         shaper.charge(now, LOW, 70_000);
         assert_eq!(waits(&shaper, now), [70, 70, 70]);
     }
@@ -241,7 +241,7 @@ mod tests {
         let cut = now + Duration::from_millis(10);
         shaper.set_rate(cut, 800_000);
         assert_eq!(waits(&shaper, cut), [50, 500, 500]);
-        // Again, a little later, and back.
+        // The rate is cut again a little later, and then restored.
         let again = cut + Duration::from_millis(20);
         shaper.set_rate(again, 80_000);
         assert_eq!(waits(&shaper, again), [30, 4800, 4800]);
@@ -300,12 +300,12 @@ mod tests {
     fn a_level_waits_for_what_is_unsent_of_its_own_and_those_above() {
         let (now, mut shaper) = shaper();
         shaper.charge(now, LOW, 60_000);
-        // Of each, the credit of a bundle may cover a part.
+        // The credit of a bundle may cover a part of each.
         shaper.wait_for(now, &[0, 100_000, 200_000]);
         assert_eq!(waits(&shaper, now), [60, 60, 240]);
         shaper.wait_for(now, &[200_000, 0, 0]);
         assert_eq!(waits(&shaper, now), [140, 140, 240]);
-        // Nor is any of it a debt twice.
+        // Nor does any byte count twice as a debt.
         shaper.wait_for(now, &[200_000, 0, 0]);
         shaper.owe(now, MIDDLE, 200_000);
         assert_eq!(waits(&shaper, now), [140, 200, 240]);

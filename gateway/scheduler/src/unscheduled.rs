@@ -147,7 +147,7 @@ mod tests {
         let mut traffic = UnscheduledTraffic::new(now);
         for tick in 1..=100 {
             now += Duration::from_millis(100);
-            // 1,000 ACKs of 52 bytes a second, among data that is not counted.
+            // 1,000 ACKs of 52 bytes a second, among data that does not count.
             traffic.observe_session(SESSION, tick * 150, tick * 50, 52);
             traffic.bps(now);
         }
@@ -192,7 +192,7 @@ mod tests {
             traffic.observe_session(SessionId(number), 100, 0, 52);
             traffic.keep_sessions(&[]);
             assert!(traffic.sessions.is_empty());
-            // What was subtracted too little at first is repaid meanwhile.
+            // What was subtracted too little at first is repaid in this time.
             assert!(traffic.bps(now) <= 416_000 * 5 / 4);
         }
         assert!(traffic.bps(now).abs_diff(416_000) < 1_000);

@@ -132,7 +132,7 @@ mod tests {
             fill(other);
         }
         assert_eq!(shares[0].sum().total(), 1100);
-        // What the first gives back is anyone's.
+        // Room that the first shard gives back is available to all.
         assert_eq!(shares[0].subtract(850), 1100);
         assert_eq!(shares[1].most(LIMIT), 900 - 50 - 100);
     }

@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// A worker that hears nothing for so long waits for ever.
+    /// A worker that hears nothing for this time would wait for ever.
     const FOR_EVER: Duration = Duration::from_secs(60);
 
     #[test]

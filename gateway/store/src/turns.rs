@@ -36,7 +36,7 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// What each shard gets of 100 bytes; `work` are the pieces of each.
+    /// What each shard gets of 100 bytes; `work` has the pieces of each shard.
     fn share(turns: &mut Turns, work: &mut [Vec<u64>]) -> Vec<u64> {
         let busy: Vec<usize> = (0..work.len()).filter(|s| !work[*s].is_empty()).collect();
         let mut got = vec![0; work.len()];

@@ -282,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    /// Ids near each other, around the ends of pages, and at both ends of all.
+    /// Ids close to each other, around the ends of pages, and at both ends of the range.
     fn id() -> impl Strategy<Value = u64> {
         prop_oneof![0..70u64, 1_000..1_200u64, u64::MAX - 65..=u64::MAX]
     }
@@ -344,7 +344,7 @@ mod tests {
         for id in 0..PAGE * 10 {
             map.insert(id, id);
         }
-        // One id of each page stays.
+        // One id of each page remains.
         for id in (0..PAGE * 10).filter(|id| id % PAGE != 7) {
             map.remove(id);
         }

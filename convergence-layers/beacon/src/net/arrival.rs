@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(late(600 * MS, clock + 1_100 * MS, 500 * MS), Duration::ZERO);
         assert_eq!(late(800 * MS, clock + 800 * MS, 100 * MS), Duration::ZERO);
         assert_eq!(late(900 * MS, clock + 900 * MS, 100 * MS), 100 * MS);
-        // One that is older than a datagram can be.
+        // The arrival is older than a datagram can be.
         assert_eq!(late(950 * MS, clock + 950 * MS, 5_000 * MS), Duration::ZERO);
         assert_eq!(
             arrivals.moment(start + 960 * MS, None, None),

@@ -127,7 +127,7 @@ mod tests {
         keepalive.heard(at(31));
         keepalive.heard(at(29));
         assert_eq!(keepalive.due(at(31)), Due::At(at(61)));
-        // It has to be asked all the same.
+        // The peer must be asked all the same.
         keepalive.seen(at(40));
         assert_eq!(keepalive.due(at(61)), Due::Ask);
         assert_eq!(keepalive.due(at(99)), Due::At(at(100)));

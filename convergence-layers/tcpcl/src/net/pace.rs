@@ -90,7 +90,7 @@ fn least_write(waiting: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Bytes written in `time` of a queue that never ends, and how often.
+    /// The bytes written in `time` from an endless queue, and the number of writes.
     fn written(pace: &mut Pace, start: Instant, time: Duration) -> (usize, usize) {
         let (mut now, mut bytes, mut writes) = (start, 0, 0);
         while now < start + time {

@@ -170,7 +170,7 @@ mod tests {
 
     const BASE: Duration = Duration::from_millis(500);
 
-    /// A link that is blocked from the beginning on.
+    /// A link that is blocked from the start.
     struct Blocked {
         start: Instant,
         sparing: Sparing,
@@ -262,12 +262,13 @@ mod tests {
         link.sparing.connected(link.at(2600));
         assert_eq!(link.sparing.poll(link.at(5599)), None);
         assert_eq!(link.sparing.poll_timeout(), Some(link.at(5600)));
-        // Nobody used it: the link works, and is blocked all the same.
+        // Nobody used the spare connection: the link carries it, though it counts as
+        // blocked.
         assert_eq!(link.sparing.poll(link.at(5600)), Some(Step::Drop));
         assert_eq!(link.sparing.poll_timeout(), None);
         link.sparing.set_blocked(link.at(6000), true);
         assert_eq!(link.sparing.poll_timeout(), None);
-        // The next blockage is another one.
+        // The next blockage starts anew.
         link.sparing.set_blocked(link.at(7000), false);
         link.sparing.set_blocked(link.at(8000), true);
         assert_eq!(link.sparing.poll_timeout(), Some(link.at(10_000)));
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(link.sparing.poll(link.at(2000)), Some(Step::Begin));
         link.sparing.end();
         assert_eq!(link.sparing.poll(link.at(2000)), Some(Step::Drop));
-        // The lane says so again and again.
+        // The lane repeats this again and again.
         link.sparing.end();
         assert_eq!(link.sparing.poll(link.at(2000)), None);
         assert_eq!(link.sparing.poll_timeout(), None);

@@ -106,7 +106,7 @@ mod tests {
         let mut third = begin(peer);
         assert!(second.add(MOST_TOGETHER / 2) && third.add(MOST_TOGETHER / 2));
         assert!(!second.add(1));
-        // The other one is written to disk.
+        // The other transfer is written to disk.
         third.clear();
         assert!(second.add(MOST_TOGETHER));
     }

@@ -225,7 +225,7 @@ mod tests {
             taken += 1;
         }
         assert_eq!(taken, 500);
-        // The same node has its share already, whatever the service.
+        // The same node has already used its share, whatever the service.
         assert!(!applications.reserve(2, 10, 1_000));
         assert!(applications.reserve(2, 11, 1_000));
     }

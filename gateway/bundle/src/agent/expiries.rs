@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Each expires at its moment, in order, unless it is taken out before.
+        /// Each bundle expires at its time, in order, unless it is removed before.
         #[test]
         fn bundles_expire_in_order_at_their_moments(
             lifetimes in prop::collection::vec((0u64..60_000, 0u64..30_000, any::<bool>()), 1..100),
@@ -113,7 +113,7 @@ mod tests {
             let mut steps = 0;
             for (number, (lifetime, pause, leaves)) in (0u64..).zip(&lifetimes) {
                 let id = BundleId(number);
-                // What is restored may have expired long ago.
+                // A restored bundle may have expired long ago.
                 let expires = now + Duration::from_millis(*lifetime) - Duration::from_secs(5);
                 expiries.insert(now, expires, id);
                 all.insert(id, expires);

@@ -298,7 +298,7 @@ mod tests {
         }
         assert_eq!(memory.ranges, 100);
         assert!((0..40).all(|number| memory.contains(&0, number * 2)));
-        // It has the rest, of which the newest are left.
+        // It has the remaining room, which holds its newest names.
         assert!((940..1_000).all(|number| memory.contains(&1_000, number * 2)));
         assert!(!memory.contains(&1_000, 2 * 939));
     }

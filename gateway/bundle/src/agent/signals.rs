@@ -415,7 +415,7 @@ mod tests {
             of_each.sum::<usize>()
         };
         assert_eq!(ranges(&signals), RANGES_PER_NEIGHBOUR);
-        // Once it takes them, as many are gathered again.
+        // Once the neighbour takes signals, as many are gathered again.
         while let Some(to) = signals.pop_due(now) {
             while signals.take(&to).1 {}
         }

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_bpdu_begins_as_ions_does() {
-        // Of a recorded one: transmission 1, deadline 1795208263, 97 bytes.
+        // From a recorded BPDU: transmission 1, deadline 1795208263, 97 bytes.
         let recorded = [
             0x82, 0x07, 0x83, 0x01, 0x1A, 0x6B, 0x00, 0xB4, 0x47, 0x58, 0x61,
         ];

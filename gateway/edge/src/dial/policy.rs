@@ -215,7 +215,7 @@ mod tests {
             ("10.2.0.1", false, true),
             ("192.0.2.1", true, false),
             ("198.51.100.1", false, false),
-            // This node's own.
+            // The node's own address.
             ("203.0.113.7", false, false),
             ("203.0.113.9", true, true),
         ] {

@@ -97,14 +97,14 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A ClientHello of TLS 1.2 for a name, in records of so many bytes at most.
+    /// A ClientHello of TLS 1.2 for a name, in records of at most `record` bytes.
     pub fn hello(name: &str, record: usize) -> Vec<u8> {
         let list = [&[0][..], &be16(name.len()), name.as_bytes()].concat();
         let names = [&be16(list.len()), &list[..]].concat();
         with_extension(0, &names, record)
     }
 
-    /// One with an extension of this type beside those that must be there.
+    /// A ClientHello with an extension of this type in addition to the required ones.
     fn with_extension(kind: u16, content: &[u8], record: usize) -> Vec<u8> {
         let signatures = [0, 4, 4, 3, 8, 4];
         let groups = [0, 2, 0, 29];

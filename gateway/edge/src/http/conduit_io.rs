@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::stream::{Connected, FailureCode};
 
-    /// Has an answer and is reset behind it.
+    /// A conduit with an answer that is then reset.
     struct Answered(Option<Bytes>);
 
     fn reset() -> Failure {

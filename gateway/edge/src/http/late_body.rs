@@ -90,7 +90,7 @@ mod tests {
         let mut body = LateBody::new(channel.boxed(), over.clone(), origin.abort_handle());
         assert!(timeout(10 * SILENCE, body.frame()).await.is_err());
         over.cancel();
-        // A client that sends now and then is not silent.
+        // A client that sends now and then does not count as silent.
         for _ in 0..3 {
             assert!(timeout(SILENCE / 2, body.frame()).await.is_err());
             client.send_data(Bytes::from_static(b"x")).await.unwrap();

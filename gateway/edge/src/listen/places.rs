@@ -146,7 +146,7 @@ mod tests {
     async fn a_client_that_opens_all_it_can_leaves_places_to_the_others() {
         let places = Places::new(2_000);
         let greedy: IpAddr = "2001:db8::1".parse().unwrap();
-        // All of its network are one.
+        // All addresses of its network count as one client.
         let also: IpAddr = "2001:db8::2".parse().unwrap();
         let mut taken = Vec::new();
         while let Some(place) = places.take().await.of(greedy) {

@@ -39,8 +39,8 @@ mod tests {
 
     use super::*;
 
-    /// How long it waits and how often it checks, for a peer that takes one of `bytes` bytes each
-    /// `each`.
+    /// How long it waits, and how often it checks, for a peer that takes one of `bytes`
+    /// bytes at each interval `each`.
     async fn waits(bytes: u32, each: Duration) -> (Duration, u32) {
         let start = Instant::now();
         let looks = Cell::new(0);

@@ -135,7 +135,7 @@ mod tests {
             });
             let read = read.await.unwrap();
             assert_eq!(&read[..], vec![7; sent]);
-            // Without a pause before it, the buffer was not seen.
+            // Without a pause before it, the buffer's memory was not recorded.
             assert!(memory.is_null() || (read.as_ptr() == memory) == handed_over);
         }
     }

@@ -180,7 +180,7 @@ mod tests {
     use crate::stream::{FailureCode, PathChoice, Protocol, Target};
     use crate::traces::{Beginning, TraceContext, trace};
 
-    /// Takes whatever is told.
+    /// Accepts all events.
     #[derive(Default)]
     struct Taking(Mutex<Vec<Exchange>>);
 
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Answers with one byte, then breaks.
+    /// A conduit that answers with one byte, and then breaks.
     struct Breaking {
         answered: bool,
     }

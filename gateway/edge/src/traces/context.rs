@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(context.to_string(), HEADER);
         let unsampled = HEADER.replace("-01", "-00");
         assert_eq!(TraceContext::of_header(&unsampled), Some((context, false)));
-        // A later version may say more.
+        // A later version may have more fields.
         let later = format!("cc{}-what-else", &HEADER[2..]);
         assert_eq!(TraceContext::of_header(&later), Some((context, true)));
     }

@@ -138,7 +138,7 @@ mod tests {
     use super::super::command::{Common, ServiceName};
     use super::*;
 
-    /// A node, as far as a client sees it.
+    /// A node as a client sees it.
     struct Node {
         socket: UnixStream,
         frames: FrameReader,
@@ -161,7 +161,7 @@ mod tests {
             }
         }
 
-        /// Answers until a payload of so many bytes has begun.
+        /// Answers requests until a payload of `bytes` has begun.
         async fn serve(listener: UnixListener, bytes: u64) -> (Node, u64) {
             let (socket, _) = listener.accept().await.unwrap();
             let frames = FrameReader::new(4 << 20);
@@ -238,7 +238,7 @@ mod tests {
             };
             assert_eq!(of, id);
             come += part.len() as u64;
-            // A node that is writing does not read.
+            // A node that is writing reads nothing.
             let bundle = Event::Bundle {
                 delivery: come,
                 service: 40,

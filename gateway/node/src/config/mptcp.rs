@@ -165,7 +165,7 @@ name = "all"
         assert_eq!(wanted.endpoints[0].interface.as_deref(), Some("wwan0"));
         assert!(wanted.endpoints[1].backup);
         assert_eq!((wanted.subflows, wanted.accepted_addresses), (4, 4));
-        // Where it does not listen everywhere, the kernel does so at the endpoint.
+        // If the listener has one address only, the kernel listens at the endpoint.
         let one = EVERYWHERE.replace("0.0.0.0:4556", "192.0.2.7:4600");
         let wanted = parse("", &one).unwrap().path_manager().unwrap();
         assert_eq!(wanted.endpoints[0].kind, EndpointKind::Signal(Some(4600)));

@@ -138,7 +138,8 @@ mod tests {
     fn what_waits_on_the_disk_until_it_is_whole_has_a_third_of_the_folder() {
         let spooled_mru_bytes = |payloads: &str| config(1 << 30, payloads).spooled_mru_bytes();
         assert_eq!(spooled_mru_bytes("quota_bytes = 32_212_254_720"), 10 << 30);
-        // Without a folder as much as fits memory; and what fits memory in any case.
+        // Without a folder the limit is what fits in memory, which is allowed in any
+        // case.
         assert_eq!(spooled_mru_bytes("quota_bytes = 0"), 256 << 20);
         let small = "quota_bytes = 16_777_216\nmax_payload_bytes = 16_777_216";
         assert_eq!(spooled_mru_bytes(small), 16 << 20);

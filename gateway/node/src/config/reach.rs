@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// A hub that sends one terminal nothing by LTE; `more` is of the other.
+    /// A hub that sends nothing to one terminal by LTE; `more` configures the other.
     fn hub(more: &str) -> Result<Config, String> {
         let text = format!(
             "[node]\nnumber = 1\nrole = \"hub\"\n[tls]\nplain = true\n\

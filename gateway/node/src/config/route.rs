@@ -187,7 +187,7 @@ mod tests {
         );
         assert_eq!(of("dtn:**"), Ok(NodePattern::AllNames));
         assert!(of("dtn:**").is_ok_and(|pattern| pattern.numbers().is_empty()));
-        // As long as bundles name them.
+        // Names may be as long as bundles can carry them.
         for (length, is_taken) in [(252, true), (253, false)] {
             let name = "n".repeat(length);
             let pattern = of(&format!("dtn://{name}/**"));

@@ -228,19 +228,19 @@ mod tests {
 
     fn refused(call: c_long, arguments: [c_long; 3]) -> Errno {
         let [one, two, three] = arguments;
-        // SAFETY: each call of the tests fails before it looks at what its
-        // arguments point to, filtered or not.
+        // SAFETY: each call in the tests fails before it looks at what its arguments
+        // point to, with or without the filter.
         let result = unsafe { libc::syscall(call, one, two, three, 0, 0) };
         assert_eq!(result, -1);
         Errno::last()
     }
 
-    /// Whether a socket of this kind can be made.
+    /// Whether a socket of this kind can be created.
     fn socket(family: i32, kind: i32, protocol: i32) -> Result<(), Errno> {
-        // SAFETY: the call takes numbers alone; the descriptor is closed.
+        // SAFETY: the call takes only numbers; the descriptor is closed.
         let made = unsafe { libc::socket(family, kind, protocol) };
         let made = Errno::result(made)?;
-        // SAFETY: it was just made, and nobody else has it.
+        // SAFETY: it was just created, and nobody else has it.
         unsafe { libc::close(made) };
         Ok(())
     }

@@ -229,7 +229,7 @@ mod tests {
         let place = Place::new(&dir.path().join("node.toml"), "token", false);
         let key = place.key().unwrap();
         let delivered = delivered(dir.path(), &key);
-        // The node's user has put a link there, to where only root may write.
+        // The node's user has put a link there that leads to where only root may write.
         let private = dir.path().join("private");
         DirBuilder::new().mode(0o700).create(&private).unwrap();
         std::os::unix::fs::symlink(&private, state.join("pki")).unwrap();
@@ -256,7 +256,7 @@ mod tests {
         if !nix::unistd::geteuid().is_root() {
             return skipped::because("only root has others' files to make".to_owned());
         }
-        // Rights are those of a whole process.
+        // Rights belong to the whole process.
         let name = "enrolment::files::tests::links_of_the_nodes_user_lead_root_nowhere";
         let run = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])

@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(lines.len(), 100);
     }
 
-    /// Counts how often it is made a text.
+    /// Counts how often it is formatted.
     struct Counted<'a>(&'a AtomicU32);
 
     impl fmt::Display for Counted<'_> {

@@ -314,7 +314,7 @@ mod tests {
     #[tokio::test]
     async fn a_modem_that_connects_anew_replaces_its_connection_of_before() {
         let mut world = World::new().await;
-        // It has lost power, and this side has not noticed.
+        // The modem has lost power, and this side has not noticed.
         let mut dead = world.modem(1).await;
         let mut former = world.controller().await;
         dead.write_all(b"L 0 0\n").await.unwrap();

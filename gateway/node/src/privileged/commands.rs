@@ -141,7 +141,7 @@ mod tests {
         let twice = good.begin("sat", true);
         assert!(twice.is_err_and(|reason| reason.contains("runs already")));
         assert_eq!(outcome(&mut good), Ok(()));
-        // It may run again.
+        // The command may run again.
         assert_eq!(good.begin("sat", true), Ok(()));
         assert_eq!(outcome(&mut good), Ok(()));
 

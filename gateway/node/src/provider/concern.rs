@@ -227,12 +227,12 @@ mod tests {
         let beam = listener("beam", &["terminal-10", "terminal-11"]);
         assert_eq!(of(HUB, &weight, &paths), std::slice::from_ref(&beam));
         let moved = HUB.replace("paths = [\"beam\"]", "paths = [\"lte\"]");
-        // A terminal without a path of its own there may come by any listener.
+        // A terminal without a path of its own there may use any listener.
         let lte = listener("lte", &["terminal-10-lte", "terminal-11"]);
         let mut both = of(HUB, &moved, &paths);
         both.sort_by_key(|one| format!("{one:?}"));
         assert_eq!(both, [beam.clone(), lte]);
-        // Half of those that were up suffice.
+        // Half of those that were up are enough.
         assert_eq!((beam.wanted(), path("x").wanted()), (1, 1));
         let nobody = paths.map(|(name, _)| (name, Contact::Silent));
         assert!(of(HUB, &moved, &nobody).is_empty());

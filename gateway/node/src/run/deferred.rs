@@ -162,7 +162,7 @@ mod tests {
         }
         assert!(looks.get() <= 2 * messages, "{} looks", looks.get());
         assert_eq!(sent.bundles.len() as u64, messages);
-        // Those that have left are forgotten in the end.
+        // Messages that have left are forgotten in the end.
         for number in messages..3 * messages {
             sent.insert(message(number), BundleId(number), |_| false);
         }

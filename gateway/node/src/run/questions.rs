@@ -233,7 +233,7 @@ mod tests {
         let refused = questions.take(another.as_bytes()).unwrap_err();
         assert!(matches!(refused, QuestionError::TooMany), "{refused}");
         assert_eq!(refused_names.try_recv().unwrap(), "ffff0c9a5e7d2c44");
-        // Those that waited already do so still, and the next one has room again.
+        // Questions that waited already still do, and there is room for the next one.
         let first = waiting.try_recv().unwrap();
         assert_eq!(first.question, "6b1f0c9a5e7d2c44");
         questions.take(another.as_bytes()).expect("room");

@@ -323,9 +323,9 @@ mod tests {
     fn a_bundle_whose_rest_was_missing_before_tells_of_no_silence() {
         let silent = Duration::from_millis(140);
         let cut_off = |sessions: &[PathFigures]| is_cut_off(sessions, silent);
-        // The kernel gives the time of the last arrival to some milliseconds.
+        // The kernel gives the time of the last arrival to within some milliseconds.
         assert!(cut_off(&[session(true, 136)]) && cut_off(&[session(true, 144)]));
-        // Beacons have come since, 150 ms apart.
+        // Beacons have arrived since, 150 ms apart.
         let left = session(true, 290);
         assert!(!cut_off(&[left]));
         assert!(!cut_off(&[left, session(false, 140)]));

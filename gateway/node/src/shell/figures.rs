@@ -362,10 +362,10 @@ mod tests {
         assert_eq!(unspent(&mut spent, 5_000), 0);
         assert_eq!(unspent(&mut spent, 5_900), 900);
         spent = Some(5_900);
-        // One of two sockets is left; the other had sent 3,000.
+        // One of two sockets is left; the closed one had sent 3,000.
         assert_eq!(unspent(&mut spent, 2_900), 0);
         assert_eq!(unspent(&mut spent, 2_950), 50);
-        // The other is closed, too.
+        // The last one is closed too.
         assert_eq!(unspent(&mut spent, 0), 0);
         assert_eq!(unspent(&mut spent, 7), 7);
     }

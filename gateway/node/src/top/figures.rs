@@ -239,7 +239,7 @@ mod tests {
     fn the_expected_end_of_a_blockage_is_told() {
         assert_eq!(told(&hop(true, &[(-12, 23)])), "ends in 23 s");
         assert_eq!(told(&hop(true, &[])), "end not known");
-        // One that is blocked before the planned one.
+        // A hop that is blocked before its planned blockage.
         assert_eq!(told(&hop(true, &[(10, 20)])), "end not known");
     }
 

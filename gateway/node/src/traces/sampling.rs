@@ -113,7 +113,7 @@ mod tests {
             own += u32::from(sampler.client(now));
             now += Duration::from_millis(10);
         }
-        // Ten seconds, and what may come at once.
+        // Ten seconds, and the burst that may come at once.
         assert!((45..=55).contains(&loud), "{loud}");
         assert!(own + others >= 45, "{own} {others}");
         assert!(loud + others + own <= 110, "{loud} {others} {own}");

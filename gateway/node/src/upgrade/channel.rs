@@ -289,7 +289,7 @@ mod tests {
         let before = open_files();
         one.send_files(&[file.as_fd(); 3]).unwrap();
         assert!(other.receive_files(2).is_err());
-        // Files that come when a message is expected.
+        // Files arrive where a message is expected.
         one.send_files(&[file.as_fd(); 3]).unwrap();
         drop(one);
         assert!(other.receive::<String>().is_err());

@@ -333,7 +333,7 @@ mod tests {
         early.session_up(SessionId(number), info(peer, class), session)
     }
 
-    /// Whether the wanted sessions, by peer and number, are there.
+    /// Whether the wanted sessions are up, by peer and number.
     fn is_complete(early: &EarlySessions, wanted: &[(u64, usize)]) -> bool {
         let wanted = wanted.iter();
         let wanted = wanted.map(|(peer, count)| (format!("ipn:{peer}.0"), *count));
@@ -370,9 +370,9 @@ mod tests {
             Poll::Ready(SessionId(1007))
         );
         early.ready(SessionId(1007));
-        // One that ends before it has heard of its number.
+        // This session ends before it learns its number.
         early.session_down(waiting[2], Down::Closed);
-        // One that comes when the node is there.
+        // This session comes up when the node is there.
         let late = come(&early, 11, 10, 0);
         assert_eq!(early.poll_in_use(late, cx), Poll::Ready(SessionId(1011)));
         early.session_down(late, Down::Closed);

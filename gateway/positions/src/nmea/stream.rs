@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(stream.deadline(), now + PAUSE);
         let made = fixes(stream.elapse(now + PAUSE).unwrap());
         assert_eq!(made.len(), 1);
-        // What still comes of this epoch makes no second one.
+        // Later sentences of this epoch do not make a second fix.
         let late = sentence("GNVTG,90.0,T,,M,10.0,N,18.5,K,A") + &said;
         assert!(
             stream
@@ -241,7 +241,7 @@ mod tests {
             let mut stream = Stream::new(now, 0);
             let mut made = 0;
             for (second, mut noise) in garbage.into_iter().enumerate() {
-                // A sentence of its own among the noise may say anything.
+                // A valid sentence in the noise would be accepted.
                 noise.retain(|byte| *byte != b'$');
                 noise.push(b'\n');
                 stream.receive(now, &noise).unwrap();

@@ -106,7 +106,7 @@ mod tests {
         }
         assert_eq!(lane(Class(0), 4), None);
         assert_eq!(lane(Class(16), 0), None);
-        // What a peer may name beyond: no class of this node.
+        // A peer may name a higher class: it is no class of this node.
         assert_eq!(class_of(Class(63)), Class(63));
         assert_eq!(class_of(Class(128)), Class(128));
     }

@@ -112,8 +112,8 @@ mod tests {
         }
     }
 
-    /// Times of drops of a queue that is fed at twice the rate it is served,
-    /// one packet per ms out, for `span_ms`.
+    /// The times of drops of a queue that is fed at twice its service rate of one packet
+    /// per ms, for `span_ms`.
     fn drop_times(span_ms: u64) -> Vec<Nanos> {
         let (mut codel, mut flows, mut times) = (Codel::default(), Flows::default(), Vec::new());
         for now in (0..span_ms).map(|ms| ms * MS) {

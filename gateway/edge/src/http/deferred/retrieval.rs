@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_head_for_the_response_to_a_head_has_the_length_that_this_tells() {
         assert_eq!(told_length(&Method::HEAD, 0, Some(5)), 5);
-        // A message that has a body is framed by that.
+        // A message with a body is framed by the body's length.
         assert_eq!(told_length(&Method::GET, 0, Some(5)), 0);
         assert_eq!(told_length(&Method::HEAD, 7, Some(5)), 7);
         assert_eq!(told_length(&Method::HEAD, 0, None), 0);
