@@ -29,8 +29,7 @@ const UTILISATION: f64 = 0.985;
 const BUNDLE_S: f64 = 0.06;
 const LEAST_BUNDLE: f64 = 32_768.0;
 const MOST_BUNDLE: f64 = 8_388_608.0;
-/// When the rate falls by more than this part, the scheduler waits for TCP's unsent
-/// bytes.
+/// When the rate falls by more than this part, the scheduler waits for TCP's unsent bytes.
 const LOWERED: f64 = 0.25;
 
 pub type OverTime<T> = Box<dyn Fn(f64) -> T>;
@@ -213,8 +212,7 @@ pub struct Way<'a> {
     fresh: bool,
     /// Packets that have arrived, for the other direction to acknowledge.
     arrived: u64,
-    /// Of the other direction: packets not acknowledged yet; ACKs sent so far, and in
-    /// this step.
+    /// Of the other direction: packets not acknowledged yet; ACKs sent so far, and in this step.
     to_acknowledge: u64,
     acks_sent: u64,
     ack_bits: u64,
@@ -228,8 +226,7 @@ pub struct Way<'a> {
     heard: f64,
     /// Packets that the peer has yet to acknowledge: it acknowledges every second one.
     half_acknowledged: bool,
-    /// The rate that TCP was last told, bit/s, and whether it fell since the last
-    /// reading.
+    /// The rate that TCP was last told, bit/s, and whether it fell since the last reading.
     paced: f64,
     lowered: bool,
 }

@@ -78,8 +78,7 @@ const BYTES: usize = 5 * PART;
 /// A part of a transfer: at 16 Mbit/s the parts of all transfers take about a second.
 const PART: usize = 700_000;
 
-/// Of a hub and a terminal: each of the four default classes has one session and a
-/// standby.
+/// Of a hub and a terminal: each of the four default classes has one session and a standby.
 const SESSIONS: usize = 8;
 
 /// What the former process logs about the one that takes over.
@@ -290,8 +289,7 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
-/// Asserts that in every upgrade of this node so far, sessions with all peers came up
-/// beforehand.
+/// Asserts that in every upgrade of this node so far, sessions with all peers came up beforehand.
 fn assert_met(node: &Node, upgrades: usize) {
     let log = node.log();
     let met = log
@@ -562,8 +560,7 @@ fn a_signal_has_another_process_go_on() {
 #[test]
 fn a_handshake_that_is_half_done_goes_on() {
     let mut world = World::new("memory");
-    // One connection has sent nothing, one has still to ask, and one is in the middle of
-    // that.
+    // One connection has sent nothing, one has still to ask, and one is in the middle of that.
     let mut begun: Vec<TcpStream> = (0..3)
         .map(|_| TcpStream::connect(("127.0.0.1", world.socks)).unwrap())
         .collect();
