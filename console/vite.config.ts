@@ -5,7 +5,7 @@ import { defineConfig, type Plugin } from "vite";
 
 const OUT = "../control-api/underpass_control/console";
 
-/** Puts the first page's style sheet into the page itself: one request less before it is seen. */
+/** Puts the first page's style sheet into the page itself, which saves a request before it shows. */
 function styleInPage(): Plugin {
   return {
     name: "style-in-page",
@@ -27,7 +27,7 @@ function styleInPage(): Plugin {
   };
 }
 
-/** Writes every file compressed beside itself: the service compresses nothing while it serves. */
+/** Writes compressed copies beside every file: the service does not compress while it serves. */
 function compressed(): Plugin {
   return {
     name: "compressed",
@@ -48,7 +48,7 @@ function compressed(): Plugin {
 }
 
 export default defineConfig({
-  // Relative: a reverse proxy may have put the service below another path.
+  // Relative: a reverse proxy may put the service below another path.
   base: "./",
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   build: {
@@ -56,9 +56,9 @@ export default defineConfig({
     emptyOutDir: true,
     target: "es2022",
     assetsInlineLimit: 0,
-    // The licences of what is inside go with it.
+    // The build carries the licences of its dependencies.
     license: { fileName: "licenses.md" },
-    // Names of what each part needs would not fit the first flight; small parts are loaded
+    // The list of what each part needs would not fit TCP's initial window; small parts are loaded
     // ahead of their use anyway.
     modulePreload: false,
     rolldownOptions: { output: { chunkFileNames: "assets/[name]-[hash:6].js" } },

@@ -90,9 +90,9 @@ describe("why a terminal has its rate", () => {
     expect(then(30, "blocked", borrowing)).toContain("has a rate for the link, and the link is blocked");
     expect(then(30, "up", borrowing)).toBeUndefined();
     expect(then(30, "down", borrowing)).toBeUndefined();
-    // A maintenance gives no rate to a link that is up.
+    // During maintenance a link that is up gets no rate.
     expect(then(60, "up", segment(50, 90, 0))).toBeUndefined();
-    // The last word before the entry, and one of long ago.
+    // The last report before the entry, and an old one.
     expect(then(49, "up")).toBeUndefined();
     expect(then(52, "up")).toBeUndefined();
     expect(contradiction(blocked, link(11, 60), START_MS + 86_000)).toBeUndefined();
@@ -121,7 +121,7 @@ describe("fairness", () => {
   test("is asked for over times that the service answers for so many terminals", () => {
     for (const terminals of [0, 1, 4, 11, 12, 138, 139, 1000, 1613, 5000, 40_000]) {
       for (const [, ms] of fairSpans(terminals)) {
-        // Whole periods that touch the time.
+        // Whole periods that overlap the span.
         expect(terminals * (ms / 10_000 + 1)).toBeLessThanOrEqual(100_000);
         expect(ms % 10_000).toBe(0);
       }

@@ -5,7 +5,7 @@ import { ServerClock } from "../src/clock/server-clock";
 
 afterEach(() => vi.unstubAllGlobals());
 
-/** What a request fails with, where this is the answer. */
+/** Returns the error of a request that gets this answer. */
 async function failure(body: string, init: ResponseInit): Promise<ApiError> {
   vi.stubGlobal("fetch", async () => new Response(body, init));
   const client = new Client({ token: "upc_x" }, new ServerClock(), "https://noc.example/");
@@ -21,7 +21,7 @@ test("what the service refuses is said in its words, with what is wrong where", 
   const error = await failure(problem(422, { errors }), { status: 422 });
   expect(error.message).toBe("it is wrong: /footprint/coordinates/0: a ring is open");
   expect(error.flaws).toEqual(errors);
-  // Said once, where both say the same.
+  // A text that both have is shown once.
   const once = await failure(problem(422, { errors: [{ pointer: "/expires", detail: "it is wrong" }] }), { status: 422 });
   expect(once.message).toBe("it is wrong");
 });

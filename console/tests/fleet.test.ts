@@ -80,7 +80,7 @@ describe("the fleet", () => {
     made.apply({ kind: "links", data: { links: [link(11, 1), back(1)] } });
     expect(healthOf(made.vehicle(11), START_MS + 20_000)).toBe("up");
     expect(healthOf(made.vehicle(11), START_MS + 60_000)).toBe("silent");
-    // In a tunnel the terminal itself cannot say anything: its gateway does.
+    // In a road tunnel the terminal cannot report; its gateway does.
     made.apply({ kind: "links", data: { links: [link(11, 50, { state: "blocked" })] } });
     expect(healthOf(made.vehicle(11), START_MS + 60_000)).toBe("blocked");
     expect(healthOfLink(back(1), START_MS + 60_000)).toBe("silent");
@@ -120,7 +120,7 @@ describe("who needs attention first", () => {
   fleet.read({
     beams: [],
     terminals: nodes.map((node) => terminal(node)),
-    // Each fourth is silent.
+    // Every fourth is silent.
     links: nodes.filter((node) => node % 4).map((node) => link(node, 1, { state: states[node % 3] ?? "up" })),
     positions: [],
     blockages: nodes.filter((node) => node % 5 === 0).map((node) => expected(node, 100 - node, 200)),
@@ -186,7 +186,7 @@ describe("rates", () => {
     [3, 4].forEach(report);
     expect(history.of(13, "forward")).toHaveLength(2);
     expect(history.of(12, "forward")).toHaveLength(5);
-    // It had its time: nobody has looked at it.
+    // Its time has passed, though nobody has looked at it.
     expect(history.of(11, "forward")).toHaveLength(0);
     history.forget(13);
     expect(history.newest(13, "forward")).toBeUndefined();

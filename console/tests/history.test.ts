@@ -6,7 +6,7 @@ import { at, position, START_MS } from "./made";
 
 const HOUR_MS = 3_600_000;
 
-/** A service that has a fix each second of a time, and answers as it does; there are none yet below 0 h. */
+/** A fake service with a fix for each second; none yet below 0 h. */
 function served(hours: number, blockages: Blockage[] = []) {
   const asked: string[] = [];
   const kept = { hours };
@@ -90,7 +90,7 @@ describe("the history of a vehicle", () => {
     for (kept.hours = 1; kept.hours <= 72; kept.hours++) {
       expect(points(await history.read(START_MS + kept.hours * HOUR_MS))).toBeLessThanOrEqual(7201);
     }
-    // It is thinned some times, and not with each read.
+    // It is thinned a few times, not at each read.
     const queries = asked.filter((path) => path.includes("/positions?since=")).map((path) => new URLSearchParams(path.split("?")[1]));
     expect(new Set(queries.map((query) => query.get("apart_s"))).size).toBeLessThanOrEqual(6);
   });

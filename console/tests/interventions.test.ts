@@ -23,7 +23,7 @@ describe("what a form of an intervention asks for", () => {
       from: new Date(START_MS + 300_000).toISOString(),
       until: new Date(START_MS + 900_000).toISOString(),
     });
-    // What was typed for another choice is not sent.
+    // Text typed for another choice is not sent.
     expect(asked({ choice: "terminal-maintenance", terminal: 12, forward: "3" })).toEqual({ kind: "maintenance", terminal: 12, until });
   });
   test("what is missing is said", () => {

@@ -9,7 +9,7 @@ const WITHIN_MS = 4000;
 beforeEach(() => void vi.stubGlobal("window", globalThis));
 afterEach(() => void vi.unstubAllGlobals());
 
-/** A service with nothing in it, that gives the state when a test has it do so. */
+/** An empty service that answers with its state when a test says so. */
 function served() {
   const streams: ReadableStreamDefaultController<Uint8Array>[] = [];
   const reads: (() => void)[] = [];
@@ -28,7 +28,7 @@ function served() {
   return { live: new Live(client as unknown as Client, clock, () => undefined), streams, reads };
 }
 
-/** Ends a stream as the service does where events are missing. */
+/** Ends a stream as the service does when events are missing. */
 function cut(stream: ReadableStreamDefaultController<Uint8Array> | undefined): void {
   stream?.enqueue(new TextEncoder().encode('id: \nevent: cut\ndata: {"reason":"too slow"}\n\n'));
   stream?.close();

@@ -1,4 +1,4 @@
-/** Reports as the service tells them, for tests. */
+/** Reports in the service's form, for tests. */
 
 import type { Blockage, LinkState, Position, Terminal } from "../src/api/types";
 

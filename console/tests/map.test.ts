@@ -6,7 +6,7 @@ import { distance, roadAhead } from "../src/map/road-ahead";
 import { Track, trackParts } from "../src/map/track";
 import { at, position, START_MS } from "./made";
 
-/** A place so many metres east of one in Bern, by its parallel. */
+/** A place so many metres east of one in Bern, on the same parallel. */
 function east(metres: number) {
   return mercator(7.44 + metres / (111_320 * Math.cos((46.95 * Math.PI) / 180)), 46.95);
 }
@@ -16,7 +16,7 @@ const METRE = east(1).x - east(0).x;
 describe("the pace of drawing", () => {
   const FRAME_MS = 1000 / 60;
 
-  /** The part of a page's frames that are lost to draws of this length, each with the one that shows it. */
+  /** The share of a page's frames lost to draws of this length and to the frames that show them. */
   function lostPart(tookMs: number): number {
     const pace = new Pace();
     for (let draw = 0; draw < 100; draw++) pace.took(tookMs);
@@ -54,7 +54,7 @@ describe("vehicles in motion", () => {
     for (let now = 0; now <= 20_000; now += 50) {
       if (now % 1000 === 0) motion.fix(11, east(20 * (now / 1000)), 90, now, now);
       const x = (motion.placeOf(11, now) as { x: number }).x;
-      // 20 m/s are a metre in 50 ms.
+      // 20 m/s is a metre in 50 ms.
       if (!Number.isNaN(last)) {
         expect(x).toBeGreaterThanOrEqual(last - METRE / 100);
         expect(x - last).toBeLessThan(1.1 * METRE);
@@ -87,7 +87,7 @@ describe("vehicles in motion", () => {
       motion.fix(node, east(0), 90, 0, 0);
       motion.fix(node, east(metres), 90, 1000, 1000);
     }
-    // 20 m in a second; of the world's width in a ms.
+    // 20 m in a second, in world widths per ms.
     expect(motion.fastest(1500) / METRE).toBeCloseTo(0.02, 4);
     expect(motion.fastest(2500)).toBe(0);
   });
@@ -175,7 +175,7 @@ test("what waited in a blockage of ten minutes joins the track behind it, whatev
   track.add(fixes(0, 601), START_MS + 601_000);
   track.add([], START_MS + 900_000);
   expect(missing(1200)).toBe(480);
-  // The link is back: the newest fix comes first, and the others in no order.
+  // The link is back: the newest fix comes first, the others in no order.
   track.add(fixes(1200, 1201), START_MS + 1_201_000);
   expect(missing(1206)).toBe(600);
   track.add([...fixes(1000, 1206), ...fixes(700, 800)], START_MS + 1_206_000);

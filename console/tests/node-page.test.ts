@@ -1,4 +1,4 @@
-// The page that a node serves itself: its files need no build, and are checked with the console's.
+// The page that a node itself serves: its files need no build, and are tested with the console's.
 
 import { describe, expect, test } from "vitest";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { Rereading } from "../src/api/rereading";
 
-/** Reads that end when the test says so, and pauses of no time. */
+/** Reads that end when the test says so, without pauses. */
 function made() {
   const ends: (() => void)[] = [];
   const failures: unknown[] = [];

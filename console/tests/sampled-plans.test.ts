@@ -23,7 +23,7 @@ test("a plan stands with what it gives at a moment until the next one", () => {
   expect([held.start, held.end]).toEqual([at(60), at(1500)]);
   expect(held.capacity).toEqual([{ from: at(60), rate_bps: 6000 }]);
   expect(held.lines[0]?.segments).toEqual([{ start: at(60), end: at(1500), rate_bps: 6000, state: "borrowing" }]);
-  // It gives nothing beyond its end.
+  // The plan gives nothing beyond its end.
   expect(standing(plan(0), START_MS + 300_000, START_MS + 400_000).lines[0]?.segments).toEqual([]);
 });
 
@@ -61,7 +61,7 @@ describe("the past of a beam", () => {
     const before = asked.length;
     await sampled.read(now + sampled.everyMs, signal);
     expect(asked.length).toBe(before + 1);
-    // Who was blocked is seen first.
+    // The blocked terminal comes first.
     composed.pieces.set(12, []);
     expect(ofInterest(composed, 1)).toEqual([12]);
   });

@@ -3,7 +3,7 @@ import { ServerClock } from "../src/clock/server-clock";
 
 const OFFSET = 1_795_000_000_123;
 
-/** An answer whose whole second was stamped halfway. */
+/** An answer whose time, in whole seconds, was taken halfway between request and receipt. */
 function answer(clock: ServerClock, askedAt: number, rtt: number, offset = OFFSET): void {
   const stamped = offset + askedAt + rtt / 2;
   clock.observe(Math.floor(stamped / 1000) * 1000, 1000, askedAt, askedAt + rtt);

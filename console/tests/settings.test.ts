@@ -67,7 +67,7 @@ describe("an enrolment", () => {
     expect(() => filledIn("${node} ${port}", { node: "1" })).toThrow(/no value for port/);
     expect(() => filledIn("costs 5 $", {})).toThrow(/\$\$ stands for a \$/);
     expect(() => filledIn("${a-b}", { a: "1" })).toThrow(/\$\$/);
-    // A value never ends a string, nor is it one of the language's own.
+    // A value cannot end a string, and properties that every object inherits are no values.
     for (const value of ['"', "'", "a\nb = 1", "\\", "\0"]) expect(() => filledIn("$x", { x: value })).toThrow(/refused/);
     expect(() => filledIn("$constructor", {})).toThrow(/no value/);
     expect(filledIn("$x", { x: "$node $$" })).toBe("$node $$");

@@ -7,7 +7,7 @@ import { terminal } from "./made";
 
 afterEach(() => vi.unstubAllGlobals());
 
-/** A service with a terminal that has tags; others change it once it has been read, if that is said. */
+/** A service with a terminal that has tags; with `meanwhile`, others change it after it has been read. */
 function served(tags: string[], meanwhile: () => void = () => undefined) {
   const there = { tags, revision: 7 };
   vi.stubGlobal("fetch", async (_: string, init: RequestInit) => {

@@ -1,4 +1,4 @@
-/** Labels at the portals: whose blockage, and how long until. Elements, since their text changes. */
+/** Labels at the portals: whose blockage, and how long until it. They are elements, as their text changes. */
 
 import { type Map as MapLibreMap, Marker } from "maplibre-gl";
 import { type Ahead, countdown } from "../fleet/blockage";
@@ -11,7 +11,7 @@ export interface Shown {
   ahead: Ahead;
 }
 
-/** More labels than this hide each other. */
+/** More labels than this would hide each other. */
 const MOST = 40;
 
 export class Countdowns {
@@ -19,7 +19,7 @@ export class Countdowns {
 
   constructor(private readonly map: MapLibreMap) {}
 
-  /** Shows these, the soonest first, and no others. */
+  /** Shows these and no others; the soonest come first. */
   show(all: Shown[]): void {
     const shown = all.slice(0, MOST);
     const nodes = new Set(shown.map((one) => one.node));
@@ -37,7 +37,7 @@ export class Countdowns {
       const element = document.createElement("div");
       element.className = "countdown";
       marker = new Marker({ element, anchor: "bottom", offset: [0, -8] }).setLngLat(at).addTo(this.map);
-      // MapLibre takes every marker for a button; this one is a label.
+      // MapLibre gives every marker a button's role; this one is a label.
       for (const attribute of ["role", "tabindex", "aria-label"]) element.removeAttribute(attribute);
       this.markers.set(node, marker);
     }
@@ -45,7 +45,7 @@ export class Countdowns {
     if (here.lng !== at[0] || here.lat !== at[1]) marker.setLngLat(at);
     const element = marker.getElement();
     const text = `${name}: ${countdown(ahead)}`;
-    // As text: a name is anything that somebody has typed.
+    // Set as text: a name may contain anything.
     if (element.textContent !== text) element.textContent = text;
   }
 }

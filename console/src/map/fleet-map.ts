@@ -1,4 +1,4 @@
-/** The map itself: MapLibre GL with the fleet on it. What it shows comes from the live fleet. */
+/** The map itself: MapLibre GL, showing the live fleet. */
 
 import "maplibre-gl/dist/maplibre-gl.css";
 import {
@@ -28,14 +28,14 @@ setWorkerUrl(new URL(workerUrl, document.baseURI).href);
 
 /** The order of the colours on the GPU. */
 const LOOKS = ["up", "blocked", "down", "silent", "ahead"] as const;
-/** A blockage so near makes its vehicle amber. */
+/** A vehicle is amber from this time before its blockage on. */
 const SOON_MS = 60_000;
-/** So many blockages ahead are drawn; the nearest in time. */
+/** At most so many blockages ahead are drawn, the soonest. */
 const MOST_AHEAD = 200;
 const REFRESH_MS = 250;
-/** Below this zoom there would be too much to tell apart. */
+/** Below this zoom there would be too many to tell apart. */
 const OBSTRUCTIONS_FROM_ZOOM = 7;
-/** So many are read of what is in view. */
+/** At most so many of those in view are read. */
 const MOST_OBSTRUCTIONS = 3_000;
 const AGAIN_MS = 5_000;
 const PICK_PX = 16;
@@ -44,7 +44,7 @@ type PaintName = Parameters<MapLibreMap["setPaintProperty"]>[1];
 type Source = (typeof SOURCES)[number];
 type Line = { type: "LineString"; coordinates: Degrees[] };
 
-/** What may be chosen on the map beside vehicles. */
+/** What a user may select on the map besides vehicles. */
 export type Place = { obstruction: Obstruction } | { beam: Beam };
 
 export class FleetMap {
@@ -54,9 +54,9 @@ export class FleetMap {
   private readonly countdowns: Countdowns;
   private readonly ground: Ground;
   private readonly obstructions = new Map<string, Obstruction>();
-  /** Roads ahead, while neither vehicle's fix nor obstruction has changed. */
+  /** Cached roads ahead, by vehicle, fix and obstruction. */
   private readonly roads = new Map<string, RoadAhead | undefined>();
-  /** Of the part of the map that was moved to last, whichever answer comes first. */
+  /** Reads the obstructions of the newest view, in whatever order answers come. */
   private readonly obstructionsInView: Rereading;
   private readonly ended = new AbortController();
   private readonly timer: number;
@@ -75,7 +75,7 @@ export class FleetMap {
     private readonly onSelect: (node: number | undefined) => void,
     private readonly onPlace: (place: Place | undefined) => void,
     onGround: (isThere: boolean) => void,
-    /** Why the history of the selected vehicle cannot be read, if so. */
+    /** Told why the selected vehicle's history cannot be read, or undefined. */
     private readonly onHistory: (failure: string | undefined) => void,
   ) {
     this.layer = new VehiclesLayer(this.motion, looks());
@@ -121,7 +121,7 @@ export class FleetMap {
     this.map.remove();
   }
 
-  /** Follows a vehicle's history over a span from now on, and moves to it if it is another one. */
+  /** Shows a vehicle's history over a span from now on; moves the map there if the vehicle is a new choice. */
   select(node: number | undefined, span: Span): void {
     if (node === this.selected && span === this.span) return;
     const isOther = node !== this.selected;
@@ -149,7 +149,7 @@ export class FleetMap {
   }
 
   private async readGround(): Promise<void> {
-    // Before, there is nothing that it could be below.
+    // Until the map is loaded, it has no layers that the ground could go below.
     if (this.isLoaded) await this.ground.read();
   }
 
@@ -162,7 +162,7 @@ export class FleetMap {
     this.layer.drawWithin();
   }
 
-  /** Brings what changes slowly up to date: colours, countdowns, what was read anew. */
+  /** Updates what changes slowly: colours, countdowns, and data that was read anew. */
   private refresh(): void {
     if (document.hidden) return;
     const [now, asOf] = [this.live.now(), this.live.asOf()];
@@ -175,7 +175,7 @@ export class FleetMap {
       placed += 1;
       const { longitude, latitude } = vehicle.position;
       if (longitude >= west && longitude <= east && latitude >= south && latitude <= north) inSight += 1;
-      // A fix that is known already changes nothing.
+      // A vehicle on the map gets its new fixes elsewhere.
       if (!this.motion.has(vehicle.node)) this.takePositions([vehicle.position]);
       const next = nextBlockage(vehicle, now);
       if (next) ahead.push({ vehicle, inMs: next.inMs });
@@ -195,7 +195,7 @@ export class FleetMap {
     this.drawAhead(ahead.slice(0, MOST_AHEAD).map((one) => one.vehicle), now);
   }
 
-  /** Shows all vehicles, once there are any. */
+  /** Fits the view to the selected vehicle, else to all, once there are any. */
   private fit(): void {
     if (this.hasFitted || !this.map.isStyleLoaded()) return;
     const places = [...this.live.fleet.vehicles.values()].flatMap((one) => one.position ?? []);
@@ -225,7 +225,7 @@ export class FleetMap {
       shown.push({ node: vehicle.node, name: this.live.fleet.nameOf(vehicle.node), at: road.portal, ahead: next });
     }
     this.countdowns.show(shown);
-    // The lines change with fixes only, and each change costs the map a tile.
+    // Only fixes change the lines, and each change makes the map build a tile.
     if (key.join() !== this.aheadKey && this.setLines("ahead", lines)) this.aheadKey = key.join();
   }
 
@@ -305,7 +305,7 @@ export class FleetMap {
     this.onSelect(node);
     if (node !== undefined) return;
     const layers = ["tunnels", "learned", "areas", "beams"];
-    // What lies above comes first.
+    // MapLibre lists the topmost feature first.
     const [hit] = this.map.queryRenderedFeatures(event.point, { layers });
     const id = String(hit?.properties.id);
     const obstruction = this.obstructions.get(id);

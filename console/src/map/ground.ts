@@ -11,7 +11,7 @@ import type {
 import type { Client } from "../api/client";
 import { coloursOf } from "../shell/palette";
 
-/** A map as the service lists it; `tiles` is there where it has any. */
+/** A map as the service lists it; `tiles` only if it has any. */
 export interface MapOfService {
   source: string;
   tiles?: Tileset;
@@ -30,7 +30,7 @@ const NAMES = ["ground", "water", "forest", "built", "road", "rail", "place"] as
 export type GroundColours = Record<(typeof NAMES)[number], string>;
 
 type Kind = "land" | "lakes" | "rivers" | "rail" | "tunnels" | "roads" | "places";
-/** From below: all maps' land, then all maps' water, and so on. */
+/** From the bottom: all maps' land, then all maps' lakes, and so on. */
 const KINDS: Kind[] = ["land", "lakes", "rivers", "rail", "tunnels", "roads", "places"];
 
 const CLASS: ExpressionSpecification = ["get", "class"];
@@ -39,7 +39,7 @@ const IS_RAIL: ExpressionSpecification = ["==", CLASS, "rail"];
 const AREAS: FilterSpecification = ["==", ["geometry-type"], "Polygon"];
 const LINES: FilterSpecification = ["==", ["geometry-type"], "LineString"];
 
-/** Where the tiles of a map are, below the API's address. */
+/** Returns the source of a map's tiles, which lie below the API's address. */
 export function sourceOf(base: string, { source, tiles }: Required<MapOfService>): VectorSourceSpecification {
   const path = `${base}v1/maps/${encodeURIComponent(source)}/tiles`;
   return {
@@ -107,7 +107,7 @@ function layerOf(kind: Kind, source: string, colours: GroundColours): LayerSpeci
         ...common,
         type: "symbol",
         "source-layer": "places",
-        // Letters are drawn by the browser's own fonts: none have to be loaded.
+        // The browser's own fonts draw the letters: none have to be loaded.
         layout: {
           "text-field": ["get", "name"],
           "text-size": ["match", CLASS, "city", 16, "town", 14, 12],
@@ -128,7 +128,7 @@ function byZoom(from: number | ExpressionSpecification, to: number | ExpressionS
   return ["interpolate", ["exponential", 1.4], ["zoom"], 7, from, 15, to];
 }
 
-/** The ground on a map that is there already. */
+/** The ground layers of an existing map. */
 export class Ground {
   private readonly ended = new AbortController();
   private ids: string[] = [];
@@ -137,9 +137,9 @@ export class Ground {
   constructor(
     private readonly map: MapLibreMap,
     private readonly client: Client,
-    /** The layer that the ground is below. */
+    /** The layer that the ground goes below. */
     private readonly below: string,
-    /** Told whether there is any ground, whose makers have to be named. */
+    /** Told whether there is any ground: its makers must then be credited. */
     private readonly onGround: (isThere: boolean) => void,
   ) {}
 
@@ -147,11 +147,11 @@ export class Ground {
     this.ended.abort();
   }
 
-  /** Shows what maps the service has now. */
+  /** Shows the maps that the service has now. */
   async read(): Promise<void> {
     const found = await this.client
       .all<MapOfService>("v1/maps", "maps", this.ended.signal)
-      // The ground stays as it is; with the next event it is read again.
+      // On an error the ground stays as it is; the next event has it read again.
       .catch(() => undefined);
     if (!found || this.ended.signal.aborted) return;
     const drawn = found.filter((one): one is Required<MapOfService> => one.tiles !== undefined);
@@ -168,7 +168,7 @@ export class Ground {
     this.onGround(drawn.length > 0);
   }
 
-  /** The layers in the theme's colours as they are now. */
+  /** Returns the layers in the theme's present colours. */
   layers(): LayerSpecification[] {
     return layersOfGround(this.ids, colours());
   }

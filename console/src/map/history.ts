@@ -1,4 +1,4 @@
-/** A vehicle's way in the past: read for a span of time, and then what is new. */
+/** A vehicle's past track: read for a span of time, then extended by what is new. */
 
 import type { Client } from "../api/client";
 import { timeOf } from "../api/time";
@@ -6,28 +6,28 @@ import type { Blockage, Position } from "../api/types";
 import { Track, type TrackPart, trackParts } from "./track";
 
 const HOUR_MS = 3_600_000;
-/** How far back, ms; `undefined`: as far as the service has it. */
+/** How far back, ms; `undefined`: all that the service has. */
 export type Span = number | undefined;
-/** What may be chosen; the first one at first. */
+/** The user's choices; the first is the default. */
 export const SPANS: readonly [string, Span][] = [
   ["2 h", 2 * HOUR_MS],
   ["12 h", 12 * HOUR_MS],
   ["24 h", 24 * HOUR_MS],
   ["all that is kept", undefined],
 ];
-/** Up to so much is read with every fix. */
+/** Spans up to this length are read with every fix. */
 const WHOLE_MS = 2 * HOUR_MS;
-/** A longer one is a line of so many fixes. */
+/** A longer span is read as a line of about so many fixes. */
 const MOST_POINTS = 3_000;
-/** Of more fixes, the newer ones are read the next time. */
+/** Most fixes in one read; the next read gets those after them. */
 const MOST_FIXES = 20_000;
-/** Of more blockages, the newest are drawn. */
+/** Most blockages drawn, the newest. */
 const MOST_BLOCKAGES = 2_000;
 /** The service lists blockages by their entries: those that began this long before the span are read, too. */
 const LONGEST_MS = 24 * HOUR_MS;
 /** For each direction of a path, only the last blockage that began before the span may continue in it. */
 const MOST_BEFORE = 20;
-/** How soon a span is read again while the vehicle drives: a short one soon, a long one once it shows. */
+/** How soon a span is read again: a short one soon, a long one when the change is large enough to see. */
 const SOONEST_MS = 5_000;
 const READS_IN_SPAN = 1_440;
 const LATEST_MS = 120_000;
@@ -54,7 +54,7 @@ export class History {
     return Math.min(LATEST_MS, Math.max(SOONEST_MS, (this.span ?? Infinity) / READS_IN_SPAN));
   }
 
-  /** Reads what is missing; returns the whole. */
+  /** Reads the missing part; returns the whole track. */
   async read(nowMs: number): Promise<TrackPart[]> {
     const fromMs = this.span === undefined ? await this.oldest(nowMs) : nowMs - this.span;
     this.thin(apartOf(nowMs - fromMs));
@@ -75,18 +75,18 @@ export class History {
       const { positions } = await this.client.get<{ positions: Position[] }>(path, this.signal);
       this.fromMs = positions[0] && Date.parse(positions[0].time);
     }
-    // What has no fix yet is asked again.
+    // A vehicle without a fix yet is asked for again with the next read.
     return this.fromMs ?? nowMs;
   }
 
-  /** The longest span grows for days: it is read again, thinner, before it has more than twice the fixes. */
+  /** A span without a limit grows for days: it is read anew, thinner, before it has more than twice the fixes. */
   private thin(apartS: number): void {
     if (this.apartS !== undefined && apartS <= 2 * Math.max(1, this.apartS)) return;
     this.apartS = apartS;
     this.track = new Track();
   }
 
-  /** Whole intervals, so that the same fixes come of those that are known. */
+  /** Returns a multiple of the interval, so that a repeated read brings the same fixes. */
   private missingFrom(fromMs: number, nowMs: number): number {
     const apartMs = 1000 * (this.apartS || 1);
     return Math.floor(this.track.missingFrom(fromMs, nowMs) / apartMs) * apartMs;

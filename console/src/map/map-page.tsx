@@ -4,7 +4,7 @@ import type { Route } from "../shell/route";
 
 const MapView = later(() => import("./map-view"), "the map", "large");
 
-/** The list of vehicles is there at once; the map comes after it. */
+/** The list of vehicles shows at once; the map is loaded after it. */
 export function MapPage({ route }: { route: Route }) {
   const node = Number(route.of);
   const selected = Number.isInteger(node) ? node : undefined;

@@ -28,7 +28,7 @@ export default function MapView({ selected }: { selected: number | undefined }) 
     try {
       map.current = new FleetMap(container.current, live, onSelect, setPlace, setHasGround, setUnread);
     } catch (error) {
-      // Without WebGL, say so: the list beside it works all the same.
+      // Without WebGL, say so: the list beside the map works all the same.
       setFailure(error instanceof Error ? error.message : String(error));
       return undefined;
     }

@@ -1,14 +1,14 @@
 /**
  * How vehicles move between fixes: each glides from where it is shown to its newest fix, in the time
- * that its fixes are apart. So it starts on the next frame after a fix has come, and never leaps
+ * between its last two fixes. So it starts on the next frame after a fix has come, and never jumps
  * back. Without I/O and without a clock; times are ms of one monotonic clock.
  *
- * The numbers lie in one array, as the GPU takes them: it works out where a vehicle is in a frame.
+ * The numbers lie in one array in the GPU's format; the GPU computes each vehicle's place in a frame.
  */
 
 /** Numbers of each vehicle: two places with their remainders, two times, heading, colour, selected. */
 export const STRIDE = 13;
-// Where in them; a place's number is followed by its remainder.
+// Offsets of these numbers; the remainder follows each coordinate.
 const X0 = 0;
 const Y0 = 2;
 const X1 = 4;
@@ -21,7 +21,7 @@ const SELECTED = 12;
 
 /** A vehicle without a heading. */
 const NO_HEADING = -1;
-/** Fixes further apart than this are not glided between: about 2 km at the equator. */
+/** A vehicle jumps instead of gliding between fixes further apart than this: about 2 km at the equator. */
 const LEAP = 5e-5;
 const SHORTEST_MS = 200;
 const LONGEST_MS = 3000;
@@ -35,9 +35,9 @@ export interface Place {
 
 export class Motion {
   data = new Float32Array(FIRST_CAPACITY * STRIDE);
-  /** Whose numbers they are, in their order. */
+  /** The nodes of the vehicles, in the array's order. */
   readonly nodes: number[] = [];
-  /** What has changed since the last upload: from and to before, in vehicles. */
+  /** The vehicles changed since the last upload: index of the first, and index behind the last. */
   changed: [number, number] | undefined;
   private readonly places = new Map<number, number>();
   private readonly fixMs = new Map<number, number>();
@@ -56,12 +56,12 @@ export class Motion {
     return this.places.has(node);
   }
 
-  /** A time as it is in the array, s. */
+  /** Converts a time to the array's, s. */
   time(now: number): number {
     return (now - this.epoch) / 1000;
   }
 
-  /** Takes in a fix: where, heading in degrees, and the time of the fix itself, ms. */
+  /** Takes in a fix: its place, heading in degrees, and its own time, ms. */
   fix(node: number, place: Place, heading: number | undefined, fixMs: number, now: number): void {
     const known = this.places.get(node);
     const before = this.fixMs.get(node);
@@ -83,7 +83,7 @@ export class Motion {
     this.touch(index);
   }
 
-  /** Sets how a vehicle looks; what is as before costs nothing. */
+  /** Sets how a vehicle looks; costs nothing if that is as before. */
   look(node: number, colour: number, selected: boolean): void {
     const index = this.places.get(node);
     if (index === undefined) return;
@@ -95,7 +95,7 @@ export class Motion {
     this.touch(index);
   }
 
-  /** Takes vehicles away that are no longer there. */
+  /** Removes the vehicles that no longer exist. */
   keep(isThere: (node: number) => boolean): void {
     for (let index = this.count - 1; index >= 0; index--) {
       const node = this.nodes[index] as number;
@@ -103,13 +103,13 @@ export class Motion {
     }
   }
 
-  /** Where a vehicle is shown at a time. */
+  /** Returns where a vehicle is shown at a time. */
   placeOf(node: number, now: number): Place | undefined {
     const index = this.places.get(node);
     return index === undefined ? undefined : this.shown(index, now);
   }
 
-  /** The speed of the fastest glide at a time, of the world's width in a ms; 0 if all are at rest. */
+  /** Returns the fastest glide's speed at a time, in world widths per ms; 0 if all are at rest. */
   fastest(now: number): number {
     let most = 0;
     const time = this.time(now);
@@ -160,7 +160,7 @@ export class Motion {
     if (index < this.count) this.touch(index);
   }
 
-  /** Writes a number as two of 32 bits: one alone is a metre or two off. */
+  /** Writes a number as two of 32 bits: one alone would be a metre or two off. */
   private put(at: number, value: number): void {
     const high = Math.fround(value);
     this.data[at] = high;

@@ -5,13 +5,13 @@
 
 /** The longest draw that does not cost the page a frame. */
 const FREE_MS = 8;
-/** A longer one costs the page what it takes, and the frame in which it is shown; */
+/** A longer draw costs the page its own duration and the frame in which it is shown; */
 const FRAME_MS = 1000 / 60;
-/** one that is little longer costs some frames only. */
+/** a draw that is only a little longer costs some of the frames. */
 const STEEPNESS = 4;
-/** Between two draws is so many times what one costs, */
+/** The pause between two draws is this many times the cost of one, */
 const REST = 15;
-/** but no more than this, so that a fix is seen while it is news. */
+/** but no more than this, so that new fixes show soon. */
 const LONGEST_MS = 600;
 /** The weight of a new measurement in the expected time of the next draw. */
 const GAIN = 0.3;
@@ -24,7 +24,7 @@ export class Pace {
     this.costMs += GAIN * (ms - this.costMs);
   }
 
-  /** How long the map rests between the end of a draw and the next one, at least. */
+  /** The least pause between the end of a draw and the next one. */
   get restMs(): number {
     const lostMs = Math.min(this.costMs + FRAME_MS, STEEPNESS * Math.max(0, this.costMs - FREE_MS));
     return Math.min(LONGEST_MS, REST * lostMs);

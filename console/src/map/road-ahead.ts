@@ -1,6 +1,6 @@
 /**
- * The road between a vehicle and the blockage that is expected of it, by the roads that the service
- * has around each obstruction: from the nearest open one, most likely onward, into the covered one.
+ * The road from a vehicle to its expected blockage, along the roads that the service has around each
+ * obstruction: from the nearest open road, by the likeliest turns, into the covered one.
  * Places are [longitude, latitude] in degrees.
  */
 
@@ -11,7 +11,7 @@ export type Degrees = [number, number];
 export interface RoadAhead {
   /** From the vehicle to the portal. */
   open: Degrees[];
-  /** What is covered. */
+  /** The covered parts. */
   covered: Degrees[][];
   portal: Degrees;
 }
@@ -36,7 +36,7 @@ export function roadAhead(obstruction: Obstruction, place: Degrees): RoadAhead |
     }
   }
   const portal = nearestPlace(covered.flat(), place);
-  // The vehicle is off the known roads: only the covered road is drawn, no way to it.
+  // The vehicle is off the known roads: only the covered road is drawn, without a way to it.
   return portal && { open: [], covered, portal };
 }
 
@@ -45,7 +45,7 @@ function likeliest(road: Road, roads: Map<string, Road>): Road | undefined {
   return first && roads.get(first[0]);
 }
 
-/** The covered roads from one on, as far as they go on. */
+/** Returns the covered roads from one on, until the road is open. */
 function through(first: Road, roads: Map<string, Road>): Degrees[][] {
   const found: Degrees[][] = [];
   let road: Road | undefined = first;
@@ -87,7 +87,7 @@ function nearestPlace(places: Degrees[], place: Degrees): Degrees | undefined {
   return best;
 }
 
-/** The nearest place of a segment; degrees are straightened around the place. */
+/** Returns a segment's nearest place; degrees of longitude are scaled to the place's latitude. */
 function foot(a: Degrees, b: Degrees, place: Degrees): Degrees {
   const scale = Math.cos((place[1] * Math.PI) / 180);
   const [dx, dy] = [(b[0] - a[0]) * scale, b[1] - a[1]];

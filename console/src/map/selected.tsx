@@ -11,11 +11,11 @@ import type { Place } from "./fleet-map";
 interface Props {
   node: number | undefined;
   place: Place | undefined;
-  /** In the card of a vehicle. */
+  /** Shown in the card of a vehicle. */
   children: ComponentChildren;
 }
 
-/** What is selected on the map: a vehicle, an obstruction, or a beam. */
+/** The card of what is selected on the map: a vehicle, an obstruction, or a beam. */
 export function Selected({ node, place, children }: Props) {
   if (node !== undefined) return <SelectedVehicle node={node}>{children}</SelectedVehicle>;
   if (!place) return null;

@@ -1,4 +1,4 @@
-/** The map's style: what the service knows, on a plain ground. Nothing comes from elsewhere. */
+/** The map's style: the service's own data on a plain ground. Nothing is loaded from elsewhere. */
 
 import type { LayerSpecification, StyleSpecification } from "maplibre-gl";
 import type { Palette } from "../shell/palette";
@@ -20,7 +20,7 @@ export function layersOf(colours: Palette): LayerSpecification[] {
   const learned: ["==", ["get", string], string] = ["==", ["get", "source"], "learned"];
   return [
     { id: "ground", type: "background", paint: { "background-color": colours.ground } },
-    // A beam's colour would be one of a state's: its edge and its name tell it.
+    // Beams differ by edge and name: a colour of their own could be taken for a state's.
     {
       id: "beams",
       type: "fill",

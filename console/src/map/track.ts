@@ -3,11 +3,11 @@
 import type { Blockage, Position } from "../api/types";
 import type { Degrees } from "./road-ahead";
 
-/** How much later than a newer fix an older one may come. */
+/** A fix may come this much later than a newer one. */
 const LATE_MS = 120_000;
-/** Of a longer time without a fix, there may be some that waited for the link: they come behind newer ones. */
+/** In a longer gap there may be fixes that waited for the link, and arrive after newer ones. */
 const GAP_MS = 10_000;
-/** So long they are waited for, from the first fix behind the gap on; the longest span is read again by then. */
+/** How long to wait for them after the first fix behind the gap; by then even the longest span is read again. */
 const FILLED_WITHIN_MS = 150_000;
 
 export interface TrackPart {
@@ -22,7 +22,7 @@ export class Track {
   /** Where the last gap begins, and until when it is read again. */
   private gap = { fromMs: Infinity, untilMs: -Infinity };
 
-  /** Takes in what has been read at a time. */
+  /** Takes in the fixes that were read at `nowMs`. */
   add(positions: Position[], nowMs: number): void {
     const beforeMs = this.newestMs;
     let nextMs = Infinity;
@@ -38,13 +38,13 @@ export class Track {
     }
   }
 
-  /** From when on to read, if fixes from a time on are wanted: late fixes are found, too. */
+  /** Returns from when on to read so that late fixes are found, too; no earlier than `fromMs`. */
   missingFrom(fromMs: number, nowMs: number): number {
     const lateMs = this.newestMs - LATE_MS;
     return Math.max(fromMs, nowMs > this.gap.untilMs ? lateMs : Math.min(lateMs, this.gap.fromMs));
   }
 
-  /** In order of time, from a time on; what is older is forgotten. */
+  /** Returns the fixes from `fromMs` on, in order of time; forgets older ones. */
   from(fromMs: number): Position[] {
     for (const ms of this.fixes.keys()) {
       if (ms < fromMs) this.fixes.delete(ms);
@@ -53,7 +53,7 @@ export class Track {
   }
 }
 
-/** Cuts a track, in order of time, at the entries and exits of what was observed. */
+/** Cuts a track, in order of time, at the entries and exits of observed blockages. */
 export function trackParts(track: Position[], observed: Blockage[]): TrackPart[] {
   const spans = observed.map((one) => [
     Date.parse(one.entry),
@@ -65,7 +65,7 @@ export function trackParts(track: Position[], observed: Blockage[]): TrackPart[]
     const ms = Date.parse(position.time);
     const here: Degrees = [position.longitude, position.latitude];
     if (before) {
-      // A step that touches a blockage is blocked: in it there are no fixes.
+      // A step that touches a blockage counts as blocked: inside one there are no fixes.
       const [from, to] = [before.ms, ms];
       const blocked = spans.some(([entry, exit]) => entry < to && exit > from);
       const last = parts.at(-1);

@@ -1,8 +1,8 @@
 /**
- * All vehicles in one draw, on a canvas of their own above the map's: while they move, the map below
- * need not be drawn again, which takes longer than they do. A fix costs the upload of some numbers;
- * the GPU works out where each vehicle is between its fixes. The layer in the map draws nothing there:
- * it is told the camera of each of the map's frames.
+ * Draws all vehicles in one draw, on a canvas of their own above the map's: while they move, the map
+ * below, which takes longer to draw, need not be drawn again. A fix costs the upload of some numbers;
+ * the GPU interpolates each vehicle's place between its fixes. The layer draws nothing in the map
+ * itself: it only learns the camera of each of the map's frames.
  *
  * Each vehicle is a point, and its shape is computed in the square around it: without a graphics card
  * the cost is per triangle, and an instance costs as much as a separate draw.
@@ -65,15 +65,15 @@ void main() {
   colour = vec4(mix(v_colour, u_rim, rim), 1) * inside;
 }`;
 
-/** Half of a square's side where there is room for it, at least, and of what is selected at least. */
+/** Half the side of a square: where there is room, at least, and at least if selected. */
 const SIZE_PX = 16;
 const LEAST_PX = 5;
 const SELECTED_PX = 18;
-/** A vehicle is drawn anew when it has moved so far; a fix within so many ms. */
+/** Vehicles are drawn again when the fastest has moved so far, and a fix is drawn within so many ms. */
 const STEP_PX = 0.5;
 const LATEST_MS = 200;
 const FRAME_MS = 16;
-/** So often it is looked whether a draw is done, and for so long at most. */
+/** How often to check whether a draw is done, and for how long at most. */
 const DONE_EVERY_MS = 4;
 const DONE_WITHIN_MS = 2_000;
 /** Sizes of the attributes, in their order. */
@@ -108,7 +108,7 @@ export class VehiclesLayer implements CustomLayerInterface {
     this.gl = gl;
     this.canvas.className = "vehicles-canvas";
     this.canvas.ariaHidden = "true";
-    // Otherwise the browser does not give it back.
+    // Otherwise the browser does not restore the context.
     this.canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
     this.canvas.addEventListener("webglcontextrestored", () => this.prepare());
     this.prepare();
@@ -119,15 +119,15 @@ export class VehiclesLayer implements CustomLayerInterface {
     this.drawWithin(0);
   }
 
-  /** Says how many vehicles are in sight: many are drawn smaller. */
+  /** Sets how many vehicles are in view: the more there are, the smaller they are drawn. */
   setInSight(count: number): void {
     this.inSight = Math.max(1, count);
   }
 
   /**
-   * Draws again after a time, if not before. Between fixes vehicles on a map of a whole region move by
-   * a pixel in a second: more frames than their steps would be the same picture. Where a draw takes
-   * long, there are fewer: the rest of the page is to be quick, too.
+   * Draws again after `ms` at the latest, unless draws are slow. On a map of a whole region, vehicles
+   * move by a pixel in a second: more frames than that would show the same picture. Slow draws come
+   * less often, so that the rest of the page stays quick.
    */
   drawWithin(ms = LATEST_MS): void {
     const now = performance.now();
@@ -144,11 +144,11 @@ export class VehiclesLayer implements CustomLayerInterface {
 
   onAdd(map: MapLibreMap): void {
     this.map = map;
-    // Below the labels, which come after it.
+    // Directly after the map's canvas, so below the labels.
     map.getCanvas().after(this.canvas);
   }
 
-  /** Called in each frame of the map: what is above moves with it. */
+  /** Called in each frame of the map, so that the vehicles move with it. */
   render(_gl: WebGL2RenderingContext, { defaultProjectionData }: CustomRenderMethodInput): void {
     this.matrix = Float64Array.from(defaultProjectionData.mainMatrix);
     this.draw();
@@ -158,7 +158,7 @@ export class VehiclesLayer implements CustomLayerInterface {
     this.drop();
     this.matrix = undefined;
     this.canvas.remove();
-    // Browsers have few of them.
+    // Browsers allow only a few contexts.
     this.gl.getExtension("WEBGL_lose_context")?.loseContext();
   }
 
@@ -202,7 +202,7 @@ export class VehiclesLayer implements CustomLayerInterface {
     this.time(now);
     const worldPx = 512 * 2 ** map.getZoom() * devicePixelRatio;
     const pixelsPerMs = motion.fastest(now) * worldPx;
-    // At rest, until the next fix.
+    // If all vehicles are at rest, nothing changes until the next fix.
     if (pixelsPerMs > 0) this.drawWithin(Math.max(FRAME_MS, STEP_PX / pixelsPerMs));
   }
 
@@ -213,11 +213,11 @@ export class VehiclesLayer implements CustomLayerInterface {
     this.gl.viewport(0, 0, width, height);
   }
 
-  /** Finds out how long the draw that has begun takes, and puts the next one off by that. */
+  /** Measures how long the draw that has begun takes, and delays the next one accordingly. */
   private time(began: number): void {
     const { gl } = this;
     this.earliestAt = began + this.pace.restMs;
-    // One at a time; a map that is dragged is drawn all the time.
+    // Measure one draw at a time: a map that is dragged is drawn all the time.
     if (this.done) return;
     const done = gl.fenceSync(gl.SYNC_GPU_COMMANDS_COMPLETE, 0) ?? undefined;
     this.done = done;
@@ -279,7 +279,7 @@ export class VehiclesLayer implements CustomLayerInterface {
   }
 }
 
-/** The matrix for places relative to a centre: worked out in 64 bits, so that nothing trembles. */
+/** Returns the matrix for places relative to a centre, computed in 64 bits so that nothing jitters. */
 function moved(matrix: ArrayLike<number>, x: number, y: number): Float32Array {
   const made = Float32Array.from(matrix);
   const m = (index: number) => matrix[index] as number;

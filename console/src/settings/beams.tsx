@@ -1,4 +1,4 @@
-/** Beams: what they carry and where they are received; made, changed and removed. */
+/** Beams, with their capacity and footprint: makes, changes and removes them. */
 
 import { useState } from "preact/hooks";
 import { filled, textOf, useListed } from "../access/listed";
@@ -20,7 +20,7 @@ const COLUMNS: Column[] = [
   "Fair share of",
   "Footprint",
 ];
-/** Of a new one. */
+/** Of a new beam. */
 const DELAY_MS = 300;
 
 export function Beams() {
@@ -38,7 +38,7 @@ export function Beams() {
   const put = async (id: string, body: unknown) => {
     const done = await change(() => client.send("PUT", pathOf(id), body, edited?.revision));
     if (done) setSaid(edited ? `${id} is changed.` : `${id} is made.`);
-    // Another one may have been chosen meanwhile.
+    // The user may have chosen another beam meanwhile.
     if (done) setEdited((now) => (now === edited ? undefined : now));
     return done;
   };
@@ -55,7 +55,7 @@ export function Beams() {
           key={edited?.value.id ?? ""}
           edited={edited?.value}
           members={members}
-          // Others may have made one since the list was read.
+          // Others may have made a beam since the list was read.
           isThere={entries && ((id) => fleet.beams.has(id) || entries.some((one) => one.id === id))}
           put={put}
           leave={() => setEdited(undefined)}
@@ -93,10 +93,10 @@ export function Beams() {
 }
 
 interface FormProps {
-  /** Absent for a new one. */
+  /** Absent for a new beam. */
   edited: Beam | undefined;
   members: Readonly<Record<string, string>>;
-  /** Tells whether there is a beam; absent until that is known. */
+  /** Tells whether a beam exists; absent until the list has been read. */
   isThere: ((id: string) => boolean) | undefined;
   put: (id: string, body: unknown) => Promise<boolean>;
   leave: () => void;
@@ -120,7 +120,7 @@ function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
       setWrong(undefined);
       return await put(id, body);
     } catch (error) {
-      // What is chosen is no area.
+      // The chosen file is no area.
       setWrong(textOf(error));
       return false;
     }
@@ -176,7 +176,7 @@ function BeamForm({ edited, members, isThere, put, leave }: FormProps) {
   );
 }
 
-/** The area of the file that is chosen, or the one that there is. */
+/** Returns the area of the chosen file, or else the beam's present one. */
 async function footprintOf(given: FormData, before: Footprint | undefined): Promise<Footprint | undefined> {
   const file = given.get("footprint");
   if (file instanceof File && file.size > 0) return areaOf(await file.text());

@@ -1,21 +1,21 @@
-/** Enrolments in words, and configurations made of a template, as the command line makes them. */
+/** Texts about enrolments, and configurations filled in from a template as the command line does. */
 
 import type { Enrolment } from "../api/types";
 
 /** A dollar, a name with or without braces, or a dollar that is neither: Python's `string.Template`. */
 const PLACEHOLDER = /\$(?:(\$)|([_a-z][_a-z0-9]*)|\{([_a-z][_a-z0-9]*)\}|)/gi;
-/** What stands for a value cannot end a string of TOML, and so bring in keys of its own. */
+/** A value must not be able to end a TOML string: it could then add keys of its own. */
 const VALUE = /^[^\x00-\x1f\x7f"'\\]*$/;
-/** The node's number is known. */
+/** Not asked for: the node's number is known. */
 const NODE = "node";
 
-/** What a template asks for beside the node's number, in order. */
+/** Returns the names that a template needs values for, in order, without the node's number. */
 export function namesIn(template: string): string[] {
   const names = [...template.matchAll(PLACEHOLDER)].flatMap(([, , bare, braced]) => bare ?? braced ?? []);
   return [...new Set(names)].filter((name) => name !== NODE);
 }
 
-/** The template with a value for each name; throws what is wrong with it, in words. */
+/** Fills in the template; throws an error that says in words what is wrong with it. */
 export function filledIn(template: string, values: Readonly<Record<string, string>>): string {
   return template.replace(PLACEHOLDER, (_, dollar?: string, bare?: string, braced?: string) => {
     if (dollar) return "$";
@@ -28,10 +28,10 @@ export function filledIn(template: string, values: Readonly<Record<string, strin
   });
 }
 
-/** What is typed at the node; without the service's address where this page does not have one that will do. */
+/** Returns the command to type at the node; `needsUrl` if this page's address is of no use there. */
 export function commandOf(base: string, token: string): { command: string; needsUrl: boolean } {
   const url = base.replace(/\/+$/, "");
-  // The token must not go over the network in the clear; and a shell must not find more in the address.
+  // The token must not cross the network unencrypted, and the address must be safe in a shell.
   const needsUrl = !/^https:\/\/[\w.:[\]/~%-]+$/.test(url);
   return { command: `underpass enroll ${needsUrl ? "https://ADDRESS" : url} --token ${token}`, needsUrl };
 }

@@ -1,4 +1,4 @@
-/** Tokens by which bare nodes become nodes of the fleet: made, shown once, and withdrawn. */
+/** Tokens by which bare nodes join the fleet: makes them, shows them once, and withdraws them. */
 
 import { useState } from "preact/hooks";
 import { filled, textOf, useListed } from "../access/listed";
@@ -12,12 +12,12 @@ import { Table } from "../shell/table";
 import { commandOf, filledIn, namesIn, stateOf } from "./enrolment-text";
 
 const DAY_MS = 86_400_000;
-/** A little less than the whole days that the service takes at most: the clocks differ. */
+/** Subtracted from whole days: the clocks differ, and the service refuses more than its maximum. */
 const MARGIN_MS = 60_000;
 const MOST_NODE = 4_294_967_295;
 const MOST_DAYS = 90;
 const LONGEST_CONFIGURATION = 65_536;
-/** Others are found by their node. */
+/** Older enrolments are found by their node. */
 const SHOWN = 200;
 const BADGES = { waiting: "waiting", used: "up", withdrawn: "silent", expired: "silent" } as const;
 
@@ -41,7 +41,7 @@ function OfWhole() {
   const path = `v1/enrolments?order=newest${node && `&node=${node}`}`;
   const { entries, flaw, members, change } = useListed<Enrolment>(path, "enrolments", SHOWN);
   const [made, setMade] = useState<Made>();
-  // One that is refused leaves the token before it where it is: it cannot be shown again.
+  // A refused request leaves the previous token on the page: that cannot be shown again.
   const make = (body: unknown) => change(async () => setMade(await live.client.post<Made>("v1/enrolments", body)));
   const withdraw = (one: Enrolment) => {
     const what = `Withdraw the token of node ${one.node}? It can be used no more; a certificate that it has led to stays good.`;
@@ -64,7 +64,7 @@ function OfWhole() {
             min={1}
             max={MOST_NODE}
             onChange={({ currentTarget: field }) => {
-              // Set here and not with each drawing: what is being typed would be lost.
+              // Set here and not when rendering, which would overwrite what the user is typing.
               field.value = field.validity.valid && field.value ? String(Number(field.value)) : "";
               setNode(field.value);
             }}
@@ -85,12 +85,12 @@ interface FormProps {
 
 function EnrolmentForm({ members, make }: FormProps) {
   const live = useLive();
-  // It stays for the next node.
+  // The template stays for the next node.
   const [template, setTemplate] = useState("");
   const [flaw, setFlaw] = useState<string>();
   const send = async (form: HTMLFormElement) => {
     const { node: typed, days, ...given } = filled(form);
-    // 007 is no number of TOML, and 1e3 no whole one.
+    // TOML does not allow 007, and 1e3 is not an integer there.
     const node = Number(typed);
     const values = Object.fromEntries(namesIn(template).map((name) => [name, given[fieldOf(name)] ?? ""]));
     setFlaw(undefined);
@@ -104,7 +104,7 @@ function EnrolmentForm({ members, make }: FormProps) {
     const expires = new Date(live.now() + Number(days) * DAY_MS - MARGIN_MS).toISOString();
     const done = await make({ node, configuration, expires });
     const field = form.elements.namedItem("node") as HTMLInputElement;
-    // The next one may have been typed meanwhile.
+    // The user may have typed the next number meanwhile.
     if (done && field.value === typed) field.value = "";
     return false;
   };
@@ -146,7 +146,7 @@ function EnrolmentForm({ members, make }: FormProps) {
   );
 }
 
-/** The field for a name of the template, which may be called as any other field is. */
+/** Names the field for a template's name: the $ avoids a clash with the form's other fields. */
 function fieldOf(name: string): string {
   return `$${name}`;
 }
@@ -160,7 +160,7 @@ function Command({ made: { node, token } }: { made: Made }) {
     <>
       <p>
         To be typed at node {node}; it is shown this once: <code>{command}</code>{" "}
-        {/* Browsers give it to pages that came by TLS. */}
+        {/* Browsers offer the clipboard only to pages that came over TLS. */}
         {"clipboard" in navigator && (
           <button type="button" onClick={copy}>
             {copied ? "Copied" : "Copy"}

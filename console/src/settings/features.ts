@@ -6,7 +6,7 @@ interface Document {
   geometry?: unknown;
 }
 
-/** Returns GeoJSON as the service takes maps: each feature on a line of its own. */
+/** Returns GeoJSON in the form that the service accepts for maps: one feature per line. */
 export function featureLines(text: string): string {
   const document = JSON.parse(text) as Document | null;
   if (document?.type === "Feature") return `${JSON.stringify(document)}\n`;
@@ -16,7 +16,7 @@ export function featureLines(text: string): string {
   return document.features.map((one) => `${JSON.stringify(one)}\n`).join("");
 }
 
-/** Returns the area that GeoJSON has: by itself, or as the only feature. What is wrong within it, the service says. */
+/** Returns a GeoJSON file's area: the document itself, or its only feature. The service checks the rest. */
 export function areaOf(text: string): Footprint {
   let document = JSON.parse(text) as Document | null;
   if (document?.type === "FeatureCollection" && Array.isArray(document.features) && document.features.length === 1) {
@@ -29,7 +29,7 @@ export function areaOf(text: string): Footprint {
   return document as Footprint;
 }
 
-/** So many positions an area has, in all of its rings. */
+/** Counts the positions of an area, in all of its rings. */
 export function positionsOf(area: Footprint): number {
   const parts = area.type === "Polygon" ? [area.coordinates] : area.coordinates;
   return parts.flat().reduce((sum, ring) => sum + ring.length, 0);

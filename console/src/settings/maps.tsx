@@ -9,15 +9,15 @@ import { useMayOperate } from "../shell/may-operate";
 import { Table } from "../shell/table";
 import { featureLines } from "./features";
 
-/** Places that are learned and forgotten, by themselves. */
+/** The service learns and forgets these places by itself. */
 const LEARNED = "learned";
-/** The service takes no more; and a browser may end of what it cannot hold. */
+/** The service's limit; a browser may crash on a file that does not fit its memory. */
 const MOST_BYTES = 256 << 20;
 
 interface Listed {
   source: string;
   obstructions: number;
-  /** Where it was imported with its ground. */
+  /** Present if the map was imported with its ground. */
   tiles?: { content_bytes: number };
 }
 

@@ -1,4 +1,4 @@
-/** Begins a rollout: which change, at which terminals, in which stages. */
+/** Starts a rollout: which change, at which terminals, in which stages. */
 
 import { useState } from "preact/hooks";
 import { filled, textOf } from "../access/listed";
@@ -7,7 +7,7 @@ import { useLive } from "../shell/context";
 import { Field, Flaw, Flawed, Form } from "../shell/form";
 import { POLICIES, rolloutOf } from "./rollout-text";
 
-/** The service takes none longer. */
+/** The service's limit. */
 const MOST_S = 31 * 86_400;
 const WHO = [
   ["all of a beam", "beam"],
@@ -21,7 +21,7 @@ const WHAT = [
 ] as const;
 
 interface Props {
-  /** What was wrong with which member of what was sent last. */
+  /** What the service found wrong with the last request, by member. */
   members: Readonly<Record<string, string>>;
   make: (body: Record<string, unknown>) => Promise<boolean>;
 }

@@ -1,14 +1,14 @@
-/** What the service is asked to roll out, of a form's fields. */
+/** The request for a rollout, from a form's fields. */
 
-/** How a class goes by its paths, as `docs/paths.md` has it. */
+/** How a class uses its paths (`docs/paths.md`). */
 export const POLICIES = ["bonded", "failover", "pinned", "duplicated", "migrate", "minfct"] as const;
 
 type Body = Record<string, unknown>;
 
 /**
- * A rollout, of the fields that are filled in; what is left out is the service's to choose.
+ * Returns a rollout from the fields that are filled in; the service chooses the rest.
  *
- * With the text of a file, the settings are what that has, else those of one class or path.
+ * The settings come from the file's text if there is one, else from the fields for one class or path.
  */
 export function rolloutOf(fields: Record<string, string>, file: string | undefined): Body {
   const { name, beam, tag, terminals, stages, hold_s, wait_s, most_failures, whole, ...change } = fields;
@@ -24,7 +24,7 @@ export function rolloutOf(fields: Record<string, string>, file: string | undefin
   return body;
 }
 
-/** Those of the one class or path that is named. */
+/** The settings of the one class or path that is named. */
 function settingsOf(change: Record<string, string>): Body {
   const { class: ofClass, path: ofPath, weight, policy, by, send, receive, direction } = change;
   if (ofClass !== undefined) {
@@ -47,7 +47,7 @@ function named(name: string, settings: Body): Body {
   return { name, ...settings };
 }
 
-/** Those of a file. */
+/** The settings of a file. */
 function settingsIn(text: string): Body {
   let found: unknown;
   try {

@@ -1,4 +1,4 @@
-/** Changes of settings in stages: begun, how far they are, paused, resumed, aborted. */
+/** Rollouts, changes of settings in stages: starts them, shows progress, pauses, resumes, aborts. */
 
 import { useEffect, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
@@ -23,7 +23,7 @@ export function Rollouts() {
   const { entries, flaw, members, change, reread } = useListed<Rollout>("v1/rollouts", "rollouts", SHOWN);
   useEffect(() => {
     const off = live.listen(({ kind }) => void (kind === "rollout" && reread()));
-    // A tenant's users are not told of them by events.
+    // A tenant's users get no events about rollouts.
     const timer = setInterval(reread, READ_EVERY_MS);
     return () => {
       off();
@@ -133,7 +133,7 @@ function Terminals({ of: one }: { of: Rollout }) {
   );
 }
 
-/** "3 pending, 1 confirmed": what there is none of is left out. */
+/** "3 pending, 1 confirmed": zero counts are left out. */
 function countsOf(one: Rollout): string {
   const there = Object.entries(one.counts).filter(([, count]) => count > 0);
   return there.map(([name, count]) => `${count} ${name.replace("_", " ")}`).join(", ");

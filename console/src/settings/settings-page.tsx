@@ -1,4 +1,4 @@
-/** What is set of all: terminals by a file, new nodes, beams, changes in stages, maps, and slices. */
+/** The settings: terminals by file, new nodes, beams, rollouts, maps, and slices. */
 
 import { Parts } from "../shell/parts";
 import type { Route } from "../shell/route";

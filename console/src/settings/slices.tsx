@@ -1,4 +1,4 @@
-/** Slices of functions: their chains and health; instantiated, configured, scaled, healed, terminated. */
+/** Slices of functions: shows chains and health; instantiates, configures, scales, heals, terminates. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useListed } from "../access/listed";
@@ -12,14 +12,14 @@ import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
 import { download } from "./saved";
 
-/** Sites tell of their slices every five seconds, and no event does. */
+/** Sites report their slices every five seconds; no event tells of them. */
 const READ_EVERY_MS = 5_000;
 const KINDS_EVERY_MS = 600_000;
 const BADGES = { running: "up", degraded: "ahead", waiting: "waiting", ending: "waiting", failed: "down" } as const;
 const HEALTH = { healthy: "up", starting: "waiting", unhealthy: "down", none: "silent" } as const;
 
 type Change = (work: () => Promise<unknown>) => Promise<boolean>;
-/** By name, the revision of each slice that has been downloaded here: its file replaces that, and none newer. */
+/** The revision of each downloaded slice, by name: its file may replace that revision, not a newer one. */
 type Downloaded = Map<string, number>;
 
 export function Slices() {
@@ -60,7 +60,7 @@ interface InstantiateProps {
   change: Change;
 }
 
-/** A file makes a slice, or sets one anew that is as it was downloaded, or else as it is listed here. */
+/** Makes a slice from a file, or replaces one that nobody has changed since its download or, else, its listing. */
 function Instantiate({ slices, downloaded, change }: InstantiateProps) {
   const { client } = useLive();
   const [said, setSaid] = useState<string>();
@@ -177,7 +177,7 @@ function Containers({ of: { name, replicas }, all }: { of: FunctionOfSlice; all:
 interface ActionsProps {
   slice: string;
   of: FunctionOfSlice;
-  /** So many replicas its kind may have. */
+  /** How many replicas its kind may have. */
   most: number;
   client: Client;
   change: Change;
@@ -187,7 +187,7 @@ function Actions({ slice, of: { name, replicas }, most, client, change }: Action
   const path = `${pathOf(slice)}/functions/${encodeURIComponent(name)}`;
   const scale = (form: HTMLFormElement) => {
     const count = Number(new FormData(form).get("replicas"));
-    // What is chosen stays.
+    // `false` keeps the choice in the form.
     return change(() => client.send("PUT", `${path}/replicas`, { replicas: count })).then(() => false);
   };
   return (
@@ -238,7 +238,7 @@ function bodyOf(text: string): unknown {
   }
 }
 
-/** A slice as a file: what sets it so again, under this name or another. */
+/** A slice as a file, from which it can be made again under this name or another. */
 function fileOf({ site, networks, functions }: Slice): Blob {
   const set = functions.map(({ generation: _, ...one }) => one);
   return new Blob([JSON.stringify({ site, networks, functions: set }, null, 2)], { type: "application/json" });

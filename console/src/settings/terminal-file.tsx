@@ -1,4 +1,4 @@
-/** Terminals as a CSV file: downloaded; looked at before it is taken, and taken as a whole. */
+/** Terminals as a CSV file: download; preview, then import of the whole file. */
 
 import { useState } from "preact/hooks";
 import { textOf } from "../access/listed";
@@ -9,7 +9,7 @@ import { Table } from "../shell/table";
 import { saved } from "./saved";
 
 const PATH = "v1/terminals.csv";
-/** The service takes no more. */
+/** The service's limit. */
 const MOST_BYTES = 8 << 20;
 
 interface Preview {
@@ -22,7 +22,7 @@ interface Preview {
   basis: string;
 }
 
-/** What is shown: what a file would change, or what it has. */
+/** The file that was chosen, and the service's preview of it: changes or errors. */
 interface Seen {
   file: Blob;
   preview: Preview;
@@ -55,11 +55,11 @@ export function TerminalFile() {
     if (!chosen) return;
     void work(async () => {
       if (chosen.size > MOST_BYTES) throw new Error("The file has more than 8 MiB: divide it.");
-      // As it is now: what is taken is what was looked at.
+      // Read once, so that the import has the same bytes as the preview.
       const file = new Blob([await chosen.arrayBuffer()], { type: "text/csv" });
       setSeen({ file, preview: await client.upload<Preview>("POST", `${PATH}/preview`, file) });
     });
-    // The same file may be chosen again once it has been corrected.
+    // Lets the user choose the same file again once it has been corrected.
     field.value = "";
   };
   const take = ({ file, preview }: Seen) =>

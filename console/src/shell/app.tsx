@@ -12,7 +12,7 @@ import { routeOf, type Route } from "./route";
 import { keepToken, keepUser, keptToken, mayBeSignedIn, tokenOfAddress } from "./session";
 import { showSignIn } from "./sign-in";
 
-// What is not seen first is loaded when it is: the first script has to fit one flight of TCP.
+// Pages other than the first are loaded later: the first script must fit TCP's initial window.
 const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
 const TerminalsPage = later(() => import("../terminal/terminals-page"), "the terminals");
 const EventsPage = later(() => import("../events/events-page"), "the events");
@@ -56,7 +56,7 @@ export function App() {
     setWho(credential);
   };
   useEffect(() => {
-    // A link with a token may be opened in a tab that has the console already.
+    // A user may open a link with a token in a tab that already shows the console.
     const take = () => {
       const brought = tokenOfAddress();
       if (brought !== undefined) signIn({ token: brought });
@@ -94,7 +94,7 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
       due = false;
       const before = known.current;
       if (before && !isSame(before, found)) {
-        // Somebody else has signed in with this browser: nothing of the other one is left.
+        // Somebody else has signed in with this browser: discard all of the previous user.
         onSignIn({ csrf: found.csrf_token ?? "" });
         return;
       }
@@ -104,13 +104,13 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
     };
     ask();
     const again = setInterval(ask, ASK_AGAIN_MS);
-    // The session that has ended may have been followed by another, in this tab or in another one.
+    // A new session, of this tab or another, may have replaced the one that ended.
     const off = live.listen(({ kind }) => {
       if (kind !== CUT || !live.client.isOfUser) return;
       due = true;
       ask();
     });
-    // What is seen first goes first.
+    // The first page's own requests go first.
     const rest = setTimeout(() => {
       live.loadLog().catch(() => undefined);
       loadSmallParts();
@@ -135,7 +135,7 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
     live.client.delete("v1/session").then(
       () => {
         onSignOut(undefined);
-        // It would sign in the next one without asking.
+        // Else the provider would sign in the next user without asking.
         if (session?.issuer) location.assign("v1/sign-out");
       },
       (error: Error) => onSignOut(`${error.message}: the session may still be open`),
@@ -161,7 +161,7 @@ function isSame(one: Session, other: Session): boolean {
 }
 
 function focusContent(event: Event): void {
-  // The address' part after # is the page's.
+  // The part of the address after # names the page.
   event.preventDefault();
   document.getElementById("content")?.focus();
 }

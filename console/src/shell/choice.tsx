@@ -1,13 +1,13 @@
 interface Props {
   label: string;
-  /** What may be chosen, with its text first. */
+  /** The choices, each with its text first. */
   of: readonly (readonly [string, unknown])[];
-  /** The place of what is chosen. */
+  /** The index of the choice. */
   value: number;
   onChange: (place: number) => void;
 }
 
-/** One of a few things, by its place among them. */
+/** A choice among a few things, by index. */
 export function Choice({ label, of, value, onChange }: Props) {
   return (
     <label>

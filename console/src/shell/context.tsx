@@ -1,4 +1,4 @@
-/** What every page needs: the live fleet, and to be drawn again when something has changed. */
+/** What every page needs: the live fleet, the session, and regular rendering. */
 
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
@@ -16,7 +16,7 @@ export function useLive(): Live {
   return live;
 }
 
-/** Draws a component again so often, ms: clocks run, and events come by the hundred. */
+/** Renders a component every `everyMs`: clocks run, and events come by the hundred. */
 export function useTick(everyMs = 500): void {
   const [, tick] = useState(0);
   useEffect(() => {

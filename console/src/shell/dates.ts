@@ -1,4 +1,4 @@
-/** Moments with their dates, in UTC; what is seen first needs none. */
+/** Times with their dates, in UTC; the first page needs no dates. */
 
 /** "2026-11-26 15:30:00". */
 export function dated(ms: number): string {
@@ -10,7 +10,7 @@ export function instant(ms: number): string {
   return Number.isFinite(ms) ? `${dated(ms)} UTC` : "–";
 }
 
-/** A time of day, with its date if that is another than now's. */
+/** A time of day, with its date if that is not today. */
 export function utcOn(ms: number, nowMs: number): string {
   const text = dated(ms);
   return text.slice(0, 10) === dated(nowMs).slice(0, 10) ? text.slice(11) : text;

@@ -1,4 +1,4 @@
-/** Forms: sent once at a time, with what is wrong beside the field that it is about. */
+/** Forms that send one request at a time, and show each error beside its field. */
 
 import { type ComponentChildren, createContext, type InputHTMLAttributes } from "preact";
 import { useContext, useId, useRef, useState } from "preact/hooks";
@@ -8,28 +8,28 @@ type Members = Readonly<Record<string, string>>;
 const Wrong = createContext<Members>({});
 
 interface FormProps {
-  /** What it does, for those who do not see it. */
+  /** The form's name, for screen readers. */
   label: string;
-  /** On its button. */
+  /** The button's text. */
   action: string;
-  /** Does it; the form is emptied if that tells that it went well, and if nobody has typed since. */
+  /** Sends the form; it is emptied if this returns true and the user has not typed since. */
   send: (form: HTMLFormElement) => Promise<boolean>;
-  /** Called once it has been emptied. */
+  /** Called once the form has been emptied. */
   emptied?: () => void;
-  /** What was wrong with which field of what was sent last. */
+  /** What the service found wrong with the last request, by field. */
   wrong?: Members;
   disabled?: boolean;
   class?: string;
   children: ComponentChildren;
-  /** Behind the button. */
+  /** Shown after the button. */
   after?: ComponentChildren;
 }
 
 export function Form({ label, action, send, emptied, wrong = {}, disabled = false, class: of = "tools", children, after }: FormProps) {
   const [busy, setBusy] = useState(false);
-  // A second click may come before the first one is seen in the state.
+  // A second click may come before the first has changed the state.
   const sending = useRef(false);
-  // Over a satellite it takes a second and more: whoever has begun with the next one goes on with that.
+  // Sending over a satellite takes a second or more: a next entry begun meanwhile is not emptied.
   const hasTyped = useRef(false);
   const submit = async (event: Event) => {
     event.preventDefault();
@@ -40,7 +40,7 @@ export function Form({ label, action, send, emptied, wrong = {}, disabled = fals
     setBusy(true);
     try {
       if (!(await send(form))) {
-        // Whoever does not see it hears what is wrong where the place is.
+        // A screen reader then reads out the error of the field.
         requestAnimationFrame(() => form.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
       } else if (!hasTyped.current) {
         form.reset();
@@ -54,7 +54,7 @@ export function Form({ label, action, send, emptied, wrong = {}, disabled = fals
   return (
     <form class={of} aria-label={label} onSubmit={(event) => void submit(event)} onInput={() => void (hasTyped.current = true)}>
       <Wrong.Provider value={wrong}>{children}</Wrong.Provider>
-      {/* Not disabled while it sends: who uses the keyboard would lose the place. */}
+      {/* Not disabled while sending: a keyboard user would lose the focus. */}
       <button type="submit" disabled={disabled} aria-disabled={busy}>
         {action}
       </button>
@@ -66,7 +66,7 @@ export function Form({ label, action, send, emptied, wrong = {}, disabled = fals
 interface FieldProps {
   label: string;
   name: string;
-  /** The service's name of it, if that is another one. */
+  /** The service's name for the field, if it differs. */
   member?: string;
 }
 
@@ -82,7 +82,7 @@ export function Field({ label, member, ...given }: FieldProps & InputHTMLAttribu
   );
 }
 
-/** What was wrong as a whole. It stays while it is empty: screen readers tell what comes into it. */
+/** An error of the whole form. The element stays when empty: screen readers read out what enters it. */
 export function Flaw({ children }: { children: ComponentChildren }) {
   return (
     <p class="flaw" role="alert">
@@ -93,11 +93,11 @@ export function Flaw({ children }: { children: ComponentChildren }) {
 
 interface FlawedProps {
   member: string;
-  /** Draws the field, with what says that it is wrong. */
+  /** Renders the field, with the attributes that mark it as wrong. */
   children: (flaw: { "aria-invalid"?: boolean; "aria-describedby"?: string }) => ComponentChildren;
 }
 
-/** A field of any kind, and below it what is wrong with it. */
+/** A field of any kind, with its error below. */
 export function Flawed({ member, children }: FlawedProps) {
   const id = useId();
   const flaw = useContext(Wrong)[member];

@@ -1,6 +1,6 @@
 /** Figures for people. */
 
-/** "1.25 Mbit/s"; a dash where there is none. */
+/** "1.25 Mbit/s"; a dash without a value. */
 export function bps(value: number | null | undefined): string {
   return scaled(value, "bit/s");
 }

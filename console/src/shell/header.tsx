@@ -21,7 +21,7 @@ export function titleOf(page: string): string | undefined {
 
 interface Props {
   page: string;
-  /** Who is signed in, once it is known. */
+  /** Who is signed in, once known. */
   session: Session | undefined;
   onSignOut: () => void;
 }
@@ -52,7 +52,7 @@ export function Header({ page, session, onSignOut }: Props) {
   );
 }
 
-/** Whether what is shown is live, and the service's time. */
+/** Shows whether the page is live, and the service's time. */
 function Connection() {
   const live = useLive();
   useTick();
@@ -61,7 +61,7 @@ function Connection() {
   const now = performance.now();
   const since = phase === "live" ? following.quietSince(now) : following.lostAt;
   let [text, state] = phase === "live" ? ["live", "up"] : ["connecting", "waiting"];
-  // A stream that is live and quiet has no reason.
+  // A stream that is live but quiet has no reason to show.
   if (since !== undefined) [text, state] = [`not live: ${reason || "nothing comes"}`, "down"];
   else if (phase === "live" && following.mustRead) [text, state] = ["reading", "waiting"];
   return (
@@ -69,7 +69,7 @@ function Connection() {
       <span class={`badge ${state}`} role="status">
         {text}
       </span>
-      {/* Not part of the status: a screen reader would tell each change of it. */}
+      {/* Outside of the status: a screen reader would read out each change. */}
       {since !== undefined && <span>for {seconds(now - since)}</span>}
       <time>{live.clock.known && `${utc(live.now())} UTC`}</time>
     </span>

@@ -1,4 +1,4 @@
-/** A part of the console that is loaded when it is first shown, after what is there already. */
+/** A part of the console that is loaded only when first shown, or after the first page. */
 
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -7,7 +7,7 @@ type Load<P> = () => Promise<{ default: ComponentType<P> }>;
 
 const small: (() => Promise<unknown>)[] = [];
 
-/** Loads all parts that are small: the service may be away when they are first shown. */
+/** Loads all small parts ahead: the service may be unreachable when they are first shown. */
 export function loadSmallParts(): void {
   for (const load of small) load().catch(() => undefined);
 }
@@ -34,7 +34,7 @@ export function later<P extends object>(
     }, []);
     const Part = loaded;
     if (Part) return <Part {...props} />;
-    // Another version may have been installed since: its files have other names.
+    // A new version may have been installed since, whose files have other names.
     const text = failed ? `${what} could not be loaded: reload the page` : `loading ${what}…`;
     return (
       <p class="note" role="status">

@@ -30,7 +30,7 @@ export function administrates({ role }: Session): boolean {
   return role === "administrator";
 }
 
-/** All of it, and not a tenant's part. */
+/** Of the whole system, not only of a tenant's part. */
 export function administratesWhole(session: Session): boolean {
   return administrates(session) && !session.tenant;
 }

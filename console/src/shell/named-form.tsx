@@ -3,28 +3,28 @@ import { useState } from "preact/hooks";
 import { Field, Form } from "./form";
 
 interface Props {
-  /** What it is: "tenant". */
+  /** The kind of object: "tenant". */
   what: string;
-  /** What is done with one that is there: "Rename". */
+  /** The action on an existing one: "Rename". */
   verb: string;
-  /** That one; absent: a new one is made. */
+  /** The existing one; absent to make a new one. */
   changed: { id: string; name: string } | undefined;
-  /** Tells whether there is one of an id; absent until that is known. */
+  /** Tells whether an id is taken; absent until that is known. */
   isThere: ((id: string) => boolean) | undefined;
-  /** What was wrong with which field of what was sent last. */
+  /** What the service found wrong with the last request, by field. */
   members: Readonly<Record<string, string>>;
   send: (id: string, form: HTMLFormElement) => Promise<boolean>;
   leave: () => void;
-  /** Its fields but for id and name. */
+  /** The fields besides id and name. */
   children?: ComponentChildren;
 }
 
-/** Makes something with an id of its own, or changes it. */
+/** Makes or changes an object with an id. */
 export function NamedForm({ what, verb, changed, isThere, members, send, leave, children }: Props) {
   const [taken, setTaken] = useState<string>();
   const submit = async (form: HTMLFormElement) => {
     const id = changed?.id ?? String(new FormData(form).get("id"));
-    // The service would change the one that is there.
+    // The service would change the existing one.
     const isTaken = !changed && isThere?.(id) === true;
     setTaken(isTaken ? `there is a ${what} ${id} already` : undefined);
     return !isTaken && send(id, form);

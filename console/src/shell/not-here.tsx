@@ -1,6 +1,6 @@
 import { useLive } from "./context";
 
-/** In place of a page whose subject is not known, or not yet. */
+/** Shown instead of a page whose subject is unknown, or not yet known. */
 export function NotHere({ what }: { what: string }) {
   const live = useLive();
   return (

@@ -5,7 +5,7 @@ import { SessionContext } from "./context";
 
 interface Props {
   may: (session: Session) => boolean;
-  /** Shown to callers who may not. */
+  /** Shown to all other callers. */
   otherwise: string;
   children?: ComponentChildren;
 }

@@ -1,4 +1,4 @@
-/** The theme's colours, for what style sheets do not reach: the map and the charts. */
+/** The theme's colours for the map and the charts, which style sheets do not reach. */
 
 export interface Palette {
   ground: string;
@@ -18,12 +18,12 @@ const NAMES = [
   "ground", "surface", "line", "text", "quiet", "accent", "up", "blocked", "ahead", "down", "silent",
 ] as const;
 
-/** Reads them as they are now, as "rgb(…)". */
+/** Reads their present values, as "rgb(…)". */
 export function palette(): Palette {
   return coloursOf(NAMES);
 }
 
-/** Reads custom properties of the style sheets that are colours. */
+/** Reads custom properties of the style sheets that hold colours. */
 export function coloursOf<Name extends string>(names: readonly Name[]): Record<Name, string> {
   const probe = document.createElement("span");
   document.body.append(probe);
@@ -42,7 +42,7 @@ export function rgb(colour: string): [number, number, number] {
   return [red / 255, green / 255, blue / 255];
 }
 
-/** Calls back when the theme changes: by the button, or by the system. */
+/** Calls back when the button or the system changes the theme. */
 export function onThemeChange(callback: () => void): () => void {
   const media = matchMedia("(prefers-color-scheme: dark)");
   const observer = new MutationObserver(callback);

@@ -2,14 +2,14 @@ import type { ComponentType } from "preact";
 import { hashOf, type Route } from "./route";
 
 interface Props {
-  /** What the parts are of, for those who do not see them. */
+  /** The name of the parts' navigation, for screen readers. */
   label: string;
   route: Route;
-  /** By the name in the address: title and content. The first one is shown where none is named. */
+  /** Title and content by the name in the address. The first is shown if the address names none. */
   parts: Record<string, readonly [string, ComponentType]>;
 }
 
-/** A page of several parts, of which the address names one. */
+/** A page of several parts; the address names the one to show. */
 export function Parts({ label, route, parts }: Props) {
   const [first = ""] = Object.keys(parts);
   const shown = route.of !== undefined && Object.hasOwn(parts, route.of) ? route.of : first;

@@ -1,4 +1,4 @@
-/** What a page reads again and again: with what went wrong in words, and without overlaps. */
+/** Repeated reads for a page: errors in words, and no overlapping requests. */
 
 import { useEffect, useState } from "preact/hooks";
 import { ApiError } from "../api/client";
@@ -10,13 +10,13 @@ export interface Read<T> {
 
 const SOON_MS = 15_000;
 
-/** Reads at once, when `key` changes, and each `everyMs` while the page is seen. */
+/** Reads at once, when `key` changes, and every `everyMs` while the page is visible. */
 export function useRead<T>(read: (signal: AbortSignal) => Promise<T>, key: string, everyMs: number): Read<T> {
   const [state, setState] = useState<Read<T>>({ value: undefined, failure: undefined });
   useEffect(() => {
     const ended = new AbortController();
     let timer: number | undefined;
-    // What is read seldom is not missed for as long.
+    // After an error, or while hidden, a value that is read seldom is tried again sooner.
     const soonMs = Math.min(everyMs, SOON_MS);
     const again = async () => {
       let waitMs = document.hidden ? soonMs : everyMs;
@@ -28,7 +28,7 @@ export function useRead<T>(read: (signal: AbortSignal) => Promise<T>, key: strin
       } catch (error) {
         if (ended.signal.aborted) return;
         const failure = error instanceof ApiError ? error.message : String(error);
-        // No sooner than the service asks for.
+        // Not before the time that the service asks for.
         waitMs = Math.max(soonMs, error instanceof ApiError ? error.afterMs : 0);
         setState((before) => ({ ...before, failure }));
       }

@@ -1,8 +1,8 @@
-/** Where in the console: by the part of the address after #, so that the service serves one page. */
+/** The console's pages are told apart by the address after #, so that the service serves only one. */
 
 export interface Route {
   page: string;
-  /** What the page is of: a beam's id, a terminal's number. */
+  /** The page's subject: a beam's id, a terminal's number. */
   of: string | undefined;
   query: URLSearchParams;
 }

@@ -44,7 +44,7 @@ export function keepUser(signedIn: boolean): void {
   }
 }
 
-/** What is wrong with a token as it was typed, if anything. */
+/** Says what is wrong with a typed token, if anything. */
 export function flawOf(token: string): string | undefined {
   if (token === "") return "Enter a name and a password, or a token.";
   if (!TOKEN.test(token)) return "A token has letters, digits, - and _ only, without spaces.";

@@ -8,18 +8,18 @@ import type { Session } from "../api/types";
 import { ServerClock } from "../clock/server-clock";
 import { flawOf, keepUser } from "./session";
 
-/** Taken out of the page while somebody is signed in: its fields are no other form's. */
+/** Removed from the page while somebody is signed in, so that its fields do not mix with other forms'. */
 const page = document.getElementById("sign-in") as HTMLElement;
 if (page.hidden) page.remove();
 
-/** Shows the form, with why somebody has to sign in again, if so; returns what hides it. */
+/** Shows the form, with the reason for a new sign-in, if any; returns a function that hides it. */
 export function showSignIn(reason: string | undefined, onSignIn: (credential: Credential) => void): () => void {
   const form = page.querySelector("form") as HTMLFormElement;
   const ended = new AbortController();
   const { signal } = ended;
   let isBusy = false;
 
-  /** Says what is wrong, and with which fields. */
+  /** Shows what is wrong, and with which fields. */
   const say = (flaw: string | undefined, ...wrong: string[]) => {
     (form.querySelector("[role=alert]") as HTMLElement).textContent = flaw ?? "";
     for (const name of ["name", "password", "token"]) field(name).setAttribute("aria-invalid", String(wrong.includes(name)));
@@ -55,7 +55,7 @@ export function showSignIn(reason: string | undefined, onSignIn: (credential: Cr
     document.body.append(page);
     field("name").focus();
   }
-  // It was sent before this script was there.
+  // The user sent the form before this script was loaded.
   if ("sent" in form.dataset) void submit();
   delete form.dataset.sent;
   return () => {
@@ -66,7 +66,7 @@ export function showSignIn(reason: string | undefined, onSignIn: (credential: Cr
   };
 }
 
-/** Its name is in the page where users sign in by one: a request for it would cost a round trip. */
+/** Shows the identity provider's link. Its name is in the page: a request would cost a round trip. */
 function showProvider(signal: AbortSignal): void {
   const provider = document.querySelector<HTMLMetaElement>("[name=provider]")?.content;
   const link = page.querySelector("#provider") as HTMLAnchorElement;
@@ -75,7 +75,7 @@ function showProvider(signal: AbortSignal): void {
   link.hidden = false;
   const leave = () => {
     link.search = `page=${encodeURIComponent(location.hash.slice(2))}`;
-    // Who comes back may be signed in: the service is asked then.
+    // A user who comes back may be signed in: the console then asks the service.
     keepUser(true);
   };
   link.addEventListener("click", leave, { signal });

@@ -1,16 +1,16 @@
 import type { ComponentChildren } from "preact";
 
 interface Props {
-  /** What it lists, for those who do not see it. */
+  /** The table's name, for screen readers. */
   label: string;
   columns: readonly Column[];
   children: ComponentChildren;
 }
 
-/** A column's head, and whether numbers are below it. */
+/** A column's head; `number` for a column of numbers. */
 export type Column = string | { number: string };
 
-/** A table that scrolls by itself, by the keyboard too; the children are its rows. */
+/** A table that scrolls on its own, also by the keyboard; the children are its rows. */
 export function Table({ label, columns, children }: Props) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>

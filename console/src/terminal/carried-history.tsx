@@ -9,7 +9,7 @@ import { LineChart } from "./line-chart";
 import { carriedColumns, leastEfficiency } from "./series";
 
 const HOUR_S = 3600;
-/** So many times a span is read while it passes, and no more often than each half minute. */
+/** A span is read again this many times while it passes, but at most every half minute. */
 const READS_IN_TIME = 240;
 const LEAST_MS = 30_000;
 const SPANS = [
@@ -24,7 +24,7 @@ interface Props {
   link: LinkName;
 }
 
-/** What a link was measured to carry, as the service has kept it; read once it is asked for. */
+/** The measured capacity of a link that the service has stored; read when the user chooses a span. */
 export function CarriedHistory({ node, link }: Props) {
   const [chosen, setChosen] = useState(0);
   const [span, windowS] = SPANS[chosen] ?? SPANS[0];

@@ -11,14 +11,14 @@ import { leftOver, verdict } from "./left-over";
 
 const READ_MS = 3_000;
 
-/** Has a terminal run empty before it is taken away: its maintenance, and what still waits meanwhile. */
+/** Drains a terminal before it is taken away: sets its maintenance, and shows what still waits. */
 export function Draining({ node }: { node: number }) {
   const live = useLive();
   const mayOperate = useMayOperate();
   const path = `v1/interventions?terminal=${node}&kind=maintenance`;
   const found = useRead((signal) => live.client.get<{ interventions: Intervention[] }>(path, signal), path, READ_MS);
   const [flaw, setFlaw] = useState<string>();
-  // What has become of it is read again soon.
+  // `useRead` shows the result within seconds.
   const change = (work: Promise<unknown>) => {
     setFlaw(undefined);
     return work.catch((error: unknown) => setFlaw(textOf(error)));
@@ -32,7 +32,7 @@ export function Draining({ node }: { node: number }) {
     const body = {
       kind: "maintenance",
       terminal: node,
-      // Left out, it is at once.
+      // Without `from` it starts at once.
       ...(inMs > 0 && { from: new Date(now + inMs).toISOString() }),
       until: new Date(now + inMs + 60_000 * Number(given.get("for"))).toISOString(),
       ...(note && { note }),

@@ -4,12 +4,12 @@ import { type Health, SILENT_AFTER_MS, type Vehicle } from "../fleet/fleet";
 export interface Heard {
   /** The last report of the terminal itself. */
   state: LinkState;
-  /** When it came, and since when nothing has. */
+  /** When that report came. */
   receivedMs: number;
   silent: boolean;
 }
 
-/** What has last come of a terminal itself; what its gateway says of it does not count. */
+/** Returns the last report of the terminal itself; its gateway's reports about it do not count. */
 export function lastHeard(vehicle: Vehicle, nowMs: number): Heard | undefined {
   const state = [vehicle.return, vehicle.forward].find((one) => one?.node === vehicle.node);
   if (!state) return undefined;
@@ -17,7 +17,7 @@ export function lastHeard(vehicle: Vehicle, nowMs: number): Heard | undefined {
   return { state, receivedMs, silent: nowMs - receivedMs > SILENT_AFTER_MS };
 }
 
-/** One direction's state; silent, once it is not reported any more. */
+/** Returns one direction's state: silent once reports have stopped. */
 export function healthOfLink(link: LinkState, nowMs: number): Health {
   return nowMs - Date.parse(link.received) > SILENT_AFTER_MS ? "silent" : link.state;
 }

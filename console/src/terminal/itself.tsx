@@ -10,7 +10,7 @@ import { lifetime } from "./lifetime";
 
 const READ_MS = 15_000;
 
-/** What a terminal has said of itself: its software, and how long its certificate is good for; and the end of that. */
+/** What a terminal reports of itself: its software and its certificate's end; and the certificate's revocation. */
 export function Itself({ node }: { node: number }) {
   const live = useLive();
   const path = `v1/terminals/${node}/node`;
@@ -36,7 +36,7 @@ export function Itself({ node }: { node: number }) {
   );
 }
 
-/** Of equipment that is lost: nobody can be the node by it any more. */
+/** Revokes a node's certificates, for lost equipment: nobody can pose as the node with it any more. */
 function Revocation({ node }: { node: number }) {
   const { client } = useLive();
   const [said, setSaid] = useState<string>();

@@ -3,7 +3,7 @@ import { bps, bytes, seconds, speed } from "../shell/format";
 import { lastHeard } from "./heard";
 import { instant } from "../shell/dates";
 
-/** The last report of a terminal itself: once it is silent, its last words. */
+/** The last report of a terminal itself, shown as its last words once it is silent. */
 export function LastWords({ vehicle, nowMs }: { vehicle: Vehicle; nowMs: number }) {
   const heard = lastHeard(vehicle, nowMs);
   const { position } = vehicle;

@@ -1,4 +1,4 @@
-/** What a terminal still has to send or to be sent: whether it may be taken away. */
+/** What still waits to be sent to or from a terminal, which decides whether it may be taken away. */
 
 import type { LinkName } from "../api/types";
 import { SILENT_AFTER_MS, type Vehicle } from "../fleet/fleet";
@@ -8,11 +8,11 @@ const LINKS: LinkName[] = ["forward", "return"];
 const WAY = { forward: "to it", return: "from it" } as const;
 
 export interface LeftOver {
-  /** What waits, in words; empty where nothing does. */
+  /** What waits, in words; empty if nothing does. */
   waiting: string[];
-  /** Connections that are open in either direction, the larger count of both. */
+  /** Open connections: the larger of both directions' counts. */
   streams: number;
-  /** Links of which nothing new is known. */
+  /** Links without a recent report. */
   unknown: LinkName[];
 }
 
@@ -32,7 +32,7 @@ export function leftOver(vehicle: Vehicle, nowMs: number): LeftOver {
   return found;
 }
 
-/** "Nothing waits: it may be taken away.", or what speaks against that. */
+/** Says whether the terminal may be taken away, or what speaks against that. */
 export function verdict({ waiting, streams, unknown }: LeftOver): string {
   if (waiting.length > 0) return `Still waiting: ${waiting.join(", ")}.`;
   if (unknown.length > 0) return `Nothing new is known of its ${unknown.join(" and ")} link: something may wait there.`;

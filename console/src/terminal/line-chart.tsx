@@ -8,19 +8,19 @@ import type { Columns } from "./series";
 const HEIGHT = 190;
 const WINDOW_S = 300;
 const DRAW_MS = 1000;
-/** The least that the axis reaches: below it there is nothing to see. */
+/** The axis reaches at least this far. */
 const LEAST = 1000;
 
 export interface LineChartProps {
   label: string;
   names: string[];
   colours: (keyof Palette)[];
-  /** What is drawn now, and when the link was not up. */
+  /** Returns what to draw now, and when the link was not up. */
   read: () => { columns: Columns; outages: [number, number][] };
   format: (value: number) => string;
-  /** Up to now, s; it stays so for as long as the chart is there. */
+  /** Length of the time shown, which ends now, s; constant for the life of the chart. */
   windowS?: number;
-  /** That time in words. */
+  /** That length in words. */
   span?: string;
 }
 
@@ -65,7 +65,7 @@ export function LineChart({ label, names, colours, read, format, windowS = WINDO
           ...names.map((_, index) => ({
             stroke: () => palette()[colours[index] ?? "text"],
             width: 2,
-            // Colours alone do not tell lines apart.
+            // Not everybody can tell lines apart by colour.
             dash: [[], [8, 4], [2, 3]][index] ?? [],
             points: { show: false },
           })),

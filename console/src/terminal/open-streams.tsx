@@ -11,7 +11,7 @@ import { listed, standing } from "./stream-text";
 
 const COLUMNS: Column[] = ["To", "Class", "Paths", "State", ...["To the terminal", "From it", "Open for"].map((number) => ({ number }))];
 
-/** The streams of a terminal, which its gateway is asked for when an operator wants to see them, and not again. */
+/** The streams of a terminal. Its gateway is asked once each time an operator requests them. */
 export function OpenStreams({ node }: { node: number }) {
   const live = useLive();
   const [found, setFound] = useState<StreamList>();

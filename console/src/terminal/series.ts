@@ -1,9 +1,9 @@
-/** What a link did, as the columns of a chart: times in s, and a number or nothing for each. */
+/** A link's history as columns of a chart: times in s, and for each a number or nothing. */
 
 import type { Carried } from "../api/types";
 import type { RateSample } from "../fleet/rate-history";
 
-/** Each is of 10 s: where two are further apart, nothing was known in between. */
+/** Each record covers 10 s; a longer distance between two is a gap without measurements. */
 const APART_S = 30;
 
 export type Columns = [number[], ...(number | null)[][]];
@@ -18,7 +18,7 @@ export function rateColumns(samples: readonly RateSample[]): Columns {
   ];
 }
 
-/** What was measured over time, the oldest first; where nothing was known for long, nothing is drawn. */
+/** Measured capacities over time, the oldest first; long gaps are not drawn. */
 export function carriedColumns(kept: readonly Carried[]): Columns {
   const times: number[] = [];
   const capacities: (number | null)[] = [];
@@ -26,7 +26,7 @@ export function carriedColumns(kept: readonly Carried[]): Columns {
     const time = Date.parse(start) / 1000;
     const before = times.at(-1);
     if (time === before) {
-      // Another path's, to which the link has changed in these 10 s.
+      // The record of another path, to which the link changed within these 10 s.
       capacities[capacities.length - 1] ??= capacity_bps ?? null;
       continue;
     }
@@ -40,18 +40,18 @@ export function carriedColumns(kept: readonly Carried[]): Columns {
   return [times, capacities];
 }
 
-/** The least efficiency that was told; nothing where none was. */
+/** Returns the least efficiency reported; nothing if none was. */
 export function leastEfficiency(kept: readonly Carried[]): number | undefined {
   const told = kept.flatMap(({ efficiency }) => (typeof efficiency === "number" ? [efficiency] : []));
   return told.length === 0 ? undefined : told.reduce((least, one) => Math.min(least, one));
 }
 
-/** Bytes that wait. */
+/** Backlog, bytes. */
 export function backlogColumns(samples: readonly RateSample[]): Columns {
   return [samples.map((one) => one.timeMs / 1000), samples.map((one) => one.backloggedBytes)];
 }
 
-/** When the link was not up, s: from the first report that says so to the first that does not. */
+/** Spans in which the link was not up, s: from the first such report to the next report of "up". */
 export function outages(samples: readonly RateSample[]): [number, number][] {
   const found: [number, number][] = [];
   let since: number | undefined;

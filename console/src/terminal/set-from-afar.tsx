@@ -8,7 +8,7 @@ import { instant } from "../shell/dates";
 const READ_MS = 15_000;
 const BADGES = { waiting: "waiting", trial: "waiting", applied: "up", "rolled-back": "down", refused: "down" } as const;
 
-/** In what a terminal's configuration differs from its own file, and what has become of that. */
+/** How the service has changed a terminal's configuration, and whether the node has applied that. */
 export function SetFromAfar({ node }: { node: number }) {
   const { client } = useLive();
   const path = `v1/terminals/${node}/settings`;

@@ -1,9 +1,9 @@
-/** What is to be said of a terminal's streams. */
+/** Texts about a terminal's streams. */
 
 import type { OpenStream, StreamList } from "../api/types";
 import { bytes } from "../shell/format";
 
-/** How a stream stands: what it waits for, if it does, before how far it is. */
+/** Describes a stream: what it waits for, if anything, else its state. */
 export function standing(stream: OpenStream): string {
   if (stream.waiting_bytes > 0) {
     const waiting = `${bytes(stream.waiting_bytes)} to be sent`;
@@ -21,7 +21,7 @@ const STATES: Record<OpenStream["state"], string> = {
   draining: "closing",
 };
 
-/** Which of them are listed. */
+/** Says which of the streams are listed. */
 export function listed({ open, streams }: StreamList): string {
   if (open === 0) return "No stream is open.";
   if (streams.length < open) return `${streams.length} of ${open} streams: those with most bytes, the largest first.`;

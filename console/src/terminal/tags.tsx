@@ -1,4 +1,4 @@
-/** What a terminal is grouped by: shown to all, set by operators, those of its tenant too. */
+/** A terminal's tags: shown to all, set by operators, including its tenant's. */
 
 import { useEffect, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
@@ -10,24 +10,24 @@ import { Field, Flaw, Form } from "../shell/form";
 import { useMayOperateOwn } from "../shell/may-operate";
 import { hashOf } from "../shell/route";
 
-/** "a; b" are two tags. */
+/** Splits "a; b" into two tags. */
 export function tagsOf(text: string): string[] {
   return [...new Set(text.split(/[;,]/).map((tag) => tag.trim()))].filter((tag) => tag !== "");
 }
 
-/** What somebody else has made of the tags meanwhile. */
+/** Somebody else has changed the tags meanwhile, to these. */
 class OthersTags extends Error {
   constructor(readonly tags: string[]) {
     super(`Nothing was done, since somebody else was first: by now the tags are: ${tags.join("; ") || "none"}. Set yours again to replace them.`);
   }
 }
 
-/** Sets a terminal's tags, only if they still are as they were seen. */
+/** Sets a terminal's tags if they are still the ones that the user saw. */
 export async function setTags(client: Client, node: number, seen: string[], wanted: string[]): Promise<void> {
   const path = `v1/terminals/${node}`;
   const { value, revision } = await readToChange<Terminal>(client, path);
   const { tags = [] } = value;
-  // What else has been changed of the terminal is no matter of these.
+  // Other changes of the terminal do not matter here.
   if (!areSame(tags, seen)) throw new OthersTags(tags);
   await client.send("PUT", `${path}/tags`, { tags: wanted }, revision);
 }
@@ -38,7 +38,7 @@ function areSame(some: string[], others: string[]): boolean {
 
 interface Typed {
   text: string;
-  /** The tags that it is to replace. */
+  /** The tags that the text is to replace. */
   seen: string[];
 }
 
@@ -49,7 +49,7 @@ export function Tags({ terminal }: { terminal: Terminal }) {
   const tags = terminal.tags ?? [];
   const text = tags.join("; ");
   const maySet = useMayOperateOwn();
-  // While others change the tags, what has been typed and not been set yet stays.
+  // When others change the tags, text that the user has typed and not yet set stays.
   useEffect(() => setTyped((before) => (before && areSame(tagsOf(before.text), before.seen) ? undefined : before)), [text]);
   const set = async () => {
     const wanted = tagsOf(typed?.text ?? text);

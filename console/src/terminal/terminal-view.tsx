@@ -1,4 +1,4 @@
-/** One terminal: what both directions of its link do, its blockages, and the plans in force. */
+/** One terminal: both directions of its link, its blockages, and the plans in force. */
 
 import { useState } from "preact/hooks";
 import { textOf } from "../access/listed";
@@ -235,7 +235,7 @@ function Blockages({ node }: { node: number }) {
       return false;
     }
   };
-  // It is still listed until it is read again: it is not to be withdrawn twice.
+  // A withdrawn blockage stays listed until the next read; it must not be withdrawn twice.
   const [withdrawn, setWithdrawn] = useState<ReadonlySet<number>>(new Set());
   const withdraw = async (blockage: number) => {
     const work = live.client.post("v1/interventions", { kind: "withdrawal", blockage });
@@ -287,7 +287,7 @@ function Blockages({ node }: { node: number }) {
 
 /**
  * Has a terminal planned as blocked; its expected blockage can be withdrawn below. The fields have
- * defaults and not values: the page is drawn again each second, and what is typed stays.
+ * defaults and not values: the page is rendered each second, which must not undo typing.
  */
 function Announce({ node, attempt }: { node: number; attempt: (work: Promise<unknown>, done: string) => Promise<boolean> }) {
   const live = useLive();

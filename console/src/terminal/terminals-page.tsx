@@ -15,12 +15,12 @@ export default function TerminalsPage({ route }: { route: Route }) {
   );
 }
 
-/** Which tag's terminals are listed. */
+/** The choice of the tag whose terminals are listed. */
 function TagChoice({ tag = "" }: { tag?: string | undefined }) {
   const live = useLive();
   useTick(5000);
   const tags = new Set([...live.fleet.terminals.values()].flatMap((one) => one.tags ?? []));
-  // A link may name one that no terminal has any more.
+  // A link may name a tag that no terminal has any more.
   if (tag) tags.add(tag);
   if (tags.size === 0) return null;
   const choose = (event: Event) => {
