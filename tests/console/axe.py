@@ -1,4 +1,4 @@
-"""Whether everybody can use what a page shows, as far as axe and the page's width can tell."""
+"""Accessibility checks of a page, by axe and by the page's width."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def needed() -> None:
 
 
 def violations(page: Page) -> list[str]:
-    """Return what axe finds wrong with the page as it is now."""
+    """Return what axe finds wrong with the page in its present state."""
     page.evaluate(_AXE.read_text())
     result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
@@ -29,9 +29,9 @@ def violations(page: Page) -> list[str]:
 
 
 def no_violations(page: Page, sizes: Iterable[tuple[int, int] | None] = (None,)) -> None:
-    """Make sure that axe finds nothing, light and dark.
+    """Assert that axe finds nothing, in light and dark.
 
-    With sizes of windows, in each of them; and that nothing is wider than it.
+    With window sizes, check in each of them, and also that nothing is wider than the window.
     """
     for size in sizes:
         if size is not None:

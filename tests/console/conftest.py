@@ -1,4 +1,4 @@
-"""A browser, and the console of a service with a fleet."""
+"""Fixtures: a browser, and the console of a service with a fleet."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.console.service import ControlService
 from tests.drives.island import ISLAND_OSM
 
 _BUILT = Path(underpass_control.__file__).parent / "console" / "index.html"
-# Software drawing: there need not be a graphics card.
+# Software rendering: the machine may have no graphics card.
 _ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 
-# Playwright's own patience is five seconds.
+# Playwright's own limit is five seconds.
 expect.set_options(timeout=PATIENCE_MS)
 
 
-# No longer than a module: asyncio has a loop running in this thread while it is there.
+# Module scope, no longer: while it exists, asyncio has a loop running in this thread.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium."""
@@ -43,7 +43,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page in which nothing may go wrong: no script fails, nothing breaks the policy."""
+    """A page whose test fails on any script error or breach of the content security policy."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     context.set_default_timeout(PATIENCE_MS)
     made = context.new_page()

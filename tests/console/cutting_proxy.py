@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts what goes through it."""
+"""A TCP proxy that can cut the connections through it."""
 
 from __future__ import annotations
 

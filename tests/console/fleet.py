@@ -1,7 +1,7 @@
 """A fleet that reports as terminals and a hub do: one drives to a road tunnel, all are backlogged.
 
-It follows the plans that the service makes for it: what it reports as sent is what they give. So
-everything that the console shows comes from the service's own work.
+It follows the service's plans: it reports as sent what they give. So the console shows only
+results of the service's own work.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.drives.synthetic import passage_of
 
 BEAM = "east"
 HUB, NODES = 1, (11, 12, 13, 14)
-# The one that drives to the tunnel.
+# The terminal that drives to the road tunnel.
 DRIVER = 11
-# What a careless console would run.
+# A console that does not escape names would run this.
 HOSTILE = '<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'
 NAMES = {11: "Bus 11", 12: "Bus 12", 13: "Ambulance 13", 14: HOSTILE}
 FORWARD_BPS, RETURN_BPS = 8_000_000, 2_000_000
@@ -29,10 +29,10 @@ _LINKS = ("forward", "return")
 
 
 class Fleet:
-    """Four terminals of one beam, and the hub that posts for them each second."""
+    """Four terminals of one beam, and the hub that posts their reports each second."""
 
     def __init__(self, service: ControlService) -> None:
-        """Set beam and terminals."""
+        """Register the beam and its terminals."""
         self._service = service
         self.drive: Drive = passage_of("A1 east", lead_m=900.0, tail_m=600.0)
         beam = {
@@ -55,22 +55,22 @@ class Fleet:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Report from now on."""
+        """Start to report."""
         self._began_ms = now_ms()
         self._thread.start()
 
     def close(self) -> None:
-        """Report no more."""
+        """Stop reporting."""
         self._ended.set()
         self._thread.join()
 
     def entry_ms(self) -> int:
-        """When the driver enters the tunnel."""
+        """Return when the driver enters the road tunnel."""
         return self._at(self.drive.covered[0].entry_ms)
 
     def _run(self) -> None:
         while not self._ended.wait(max(0.0, self._due_ms() - now_ms()) / 1000):
-            # The service may be away: what is said next replaces this.
+            # The service may be unreachable: the next report replaces this one.
             with suppress(OSError, AssertionError):
                 self.report()
             self._ticks += 1
@@ -79,7 +79,7 @@ class Fleet:
         return self._began_ms + self._ticks * _TICK_MS
 
     def report(self) -> None:
-        """Post what all have to say at this moment."""
+        """Post all reports of this moment."""
         at_ms = now_ms()
         blocked = any(
             self._at(one.entry_ms) <= at_ms < self._at(one.exit_ms) for one in self.drive.covered
@@ -132,7 +132,7 @@ class Fleet:
         return {"kind": "status", "links": links, "synchronised": True, "time_ms": at_ms}
 
     def _planned(self, link: str, at_ms: int) -> tuple[int | None, dict[int, int]]:
-        """Return the version of the plan that holds, and what it gives each terminal now."""
+        """Return the version of the plan in force, and what it gives each terminal now."""
         try:
             plan = self._service.call("GET", f"/v1/beams/{BEAM}/plans/{link}")
         except AssertionError:
@@ -159,7 +159,7 @@ class Fleet:
         return found
 
     def _changes(self, blocked: bool, at_ms: int) -> list[dict[str, Any]]:
-        """Return the entries that say that a blockage has begun, or has ended."""
+        """Return the reports that a blockage has begun or ended."""
         if blocked == (self._blocked_ms is not None):
             return []
         entry_ms = at_ms if self._blocked_ms is None else self._blocked_ms
@@ -178,5 +178,5 @@ class Fleet:
         return {"node": node, "age_ms": 0, "report": made}
 
     def _at(self, drive_ms: int) -> int:
-        """Return when a moment of the drive is."""
+        """Return the time of a moment of the drive."""
         return self._began_ms + drive_ms - self.drive.fixes[0].time_ms

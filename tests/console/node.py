@@ -1,4 +1,4 @@
-"""A terminal and its hub on the loopback, with the terminal's local API on TCP."""
+"""A terminal and its hub on the loopback, with the terminal's local API over TCP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.free_port import free_port
 from tests.testbed.process import Process
 from tests.testbed.programs import built
 
-# Whoever names things may write this; a page must show it as it is.
+# A user may choose such a name; a page must show it as text.
 HTML = '<img src=x onerror="document.title=0">'
 _HUB = """
 [node]
@@ -87,11 +87,11 @@ class TerminalNode:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """Return the address of the page."""
         return f"http://127.0.0.1:{self._ports['api']}/"
 
     def start_again(self) -> None:
-        """Start the terminal again after its end, with the same addresses."""
+        """Start the terminal again after it has ended, with the same addresses."""
         self.terminal = self._start("terminal", _TERMINAL)
         self.terminal.wait_until(lambda: self._up() is not None, timeout_s=60)
 
@@ -119,15 +119,15 @@ class TerminalNode:
             connection.close()
 
     def silence_hub(self) -> None:
-        """Have the hub do nothing, as if nothing came through."""
+        """Stop the hub, as if nothing came through."""
         os.kill(self.hub.pid, signal.SIGSTOP)
 
     def wake_hub(self) -> None:
-        """Have it go on."""
+        """Let it continue."""
         os.kill(self.hub.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """End both."""
+        """End both nodes."""
         self.wake_hub()
         self.terminal.stop()
         self.hub.stop()

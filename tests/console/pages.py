@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 
 from tests.console.service import ControlService
 
-# What a page waits for on a busy machine.
+# How long to wait for a page on a busy machine.
 PATIENCE_MS = 60_000
 
 
@@ -23,7 +23,7 @@ def sign_in(
 
 
 def live(page: Page) -> None:
-    """Wait until what is shown is live."""
+    """Wait until the page is live."""
     expect(page.locator(".connection .badge")).to_have_text("live", timeout=PATIENCE_MS)
 
 

@@ -46,7 +46,7 @@ def _terminal(page: Page) -> None:
     go(page, f"terminals/{DRIVER}")
     forward = page.get_by_role("region", name="Forward: to the terminal")
     expect(forward).to_contain_text("Round trip", timeout=PATIENCE_MS)
-    # Until its charts have something to show.
+    # Until the page's charts have something to show.
     page.wait_for_timeout(20_000)
     _save(page, "terminal")
 

@@ -20,10 +20,10 @@ _COMMAND = (sys.executable, "-m", "underpass_control")
 
 
 class ControlService:
-    """`underpass-control serve` on a port of the loopback, with a token for each who asks."""
+    """`underpass-control serve` on a port of the loopback, with tokens for its callers."""
 
     def __init__(self, folder: Path, *, maps: tuple[Path, ...] = ()) -> None:
-        """Make its database, with what these maps have, and start it."""
+        """Make its database, import these maps, and start it."""
         self._folder = folder
         self.port = free_port()
         self._environment = {
@@ -42,17 +42,17 @@ class ControlService:
 
     @property
     def url(self) -> str:
-        """Where the console is."""
+        """Return the address of the console."""
         return f"http://127.0.0.1:{self.port}/"
 
     def start(self) -> None:
-        """Start it, or start it again after its end, on the same port."""
+        """Start it, or start it again after it has ended, on the same port."""
         command = [*_COMMAND, "serve", "--port", str(self.port), "--no-migrate"]
         self.process = Process("control", command, log_dir=self._folder, env=self._environment)
         self.process.wait_until(self.ready, timeout_s=60)
 
     def restart(self, **environment: str) -> None:
-        """Start it anew, with more in its environment."""
+        """End it and start it again, with additions to its environment."""
         self.close()
         self._environment |= environment
         self.start()
@@ -63,7 +63,7 @@ class ControlService:
         return self.cli("token", "create", f"a {role}", "--role", role, *which).strip()
 
     def cli(self, *arguments: str) -> str:
-        """Run a verb of the command line beside the service; return what it prints."""
+        """Run a command of `underpass-control` beside the service; return its output."""
         done = subprocess.run(
             [*_COMMAND, *arguments],
             env=os.environ | self._environment,

@@ -17,7 +17,7 @@ NASTY = "<img src=x onerror=alert(1)>"
 
 
 def add_user(service: ControlService, name: str, role: str) -> None:
-    """Make a user, or set it anew."""
+    """Make a user, or replace it."""
     body = {"role": role, "password": PASSWORD}
     service.call("PUT", f"/v1/users/{name}", body, token=service.token("administrator"))
 
@@ -106,7 +106,7 @@ def test_a_user_changes_the_own_password_and_stays_signed_in_here(
 
     expect(elsewhere.get_by_role("alert")).to_contain_text("sign in again", timeout=PATIENCE_MS)
     elsewhere.context.close()
-    # The browser has the new session, in its other tabs, too: what changes something is taken.
+    # The browser's other tabs have the new session, too: requests that change something succeed.
     for number, one in enumerate((tab, page)):
         live(one)
         go(one, "settings/beams")
@@ -137,7 +137,7 @@ def test_a_user_signs_out_everywhere(service: ControlService, browser: Browser, 
     for one in (page, elsewhere):
         why = one.locator("#sign-in").get_by_role("alert")
         expect(why).to_contain_text("sign in again", timeout=PATIENCE_MS)
-    # An administrator signs a user out, too.
+    # An administrator can also sign a user out.
     add_user(service, "ada", "administrator")
     sign_in_as(elsewhere, service, "olga")
     live(elsewhere)
@@ -158,7 +158,7 @@ def test_another_user_of_the_browser_sees_nothing_of_the_one_before(
     add_user(service, "vito", "viewer")
     sign_in_as(page, service, "anna")
     live(page)
-    # As another tab does: the cookie is the browser's.
+    # As another tab would: the whole browser shares the cookie.
     other = page.context.new_page()
     sign = "fetch('v1/session', {method: 'POST', headers: {'Content-Type': 'application/json'}, "
     sign += f"body: JSON.stringify({{name: 'vito', password: '{PASSWORD}'}})}})"
@@ -184,13 +184,13 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
     form.get_by_label("Password").fill(PASSWORD)
     form.get_by_role("button", name="Set").click()
     expect(page.get_by_role("row", name="bob")).to_contain_text("viewer", timeout=PATIENCE_MS)
-    # Who is there already is shown as it is, so that a new password changes nothing else.
+    # The form shows an existing user's data, so that a new password changes nothing else.
     form.get_by_label("Name").fill("ada")
     expect(form.get_by_label("Role")).to_have_value("administrator")
-    # What she has is not the next one's.
+    # Her data does not stay in the form for the next user.
     form.get_by_label("Name").fill("adam")
     expect(form.get_by_label("Role")).to_have_value("viewer")
-    # Another administrator makes somebody, of whom this list does not know.
+    # Another administrator makes a user who is not in this list yet.
     add_user(service, "carol", "operator")
     form.get_by_label("Name").fill("carol")
     form.get_by_label("Password").fill(NEW_PASSWORD)
@@ -211,7 +211,7 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
     made = page.locator("p[role=status] code")
     expect(made).to_contain_text("upc_", timeout=PATIENCE_MS)
     token = made.inner_text()
-    # Another one that is refused does not take it off the screen.
+    # A refused request does not take the token off the screen.
     form.get_by_label("For", exact=True).fill("bus 11")
     form.get_by_label("Role").select_option("terminal")
     form.get_by_role("button", name="Make").click()
@@ -227,7 +227,7 @@ def test_an_administrator_has_users_and_tokens_and_sees_who_changed_what(
     for done in ("set /v1/users/bob", "delete /v1/users/bob", "revoke /v1/tokens/"):
         row = page.get_by_role("row").filter(has_text=done).first
         expect(row).to_contain_text("ada (user)", timeout=PATIENCE_MS)
-    # What is typed and not asked for yet stays while the list is read again.
+    # Text that is typed but not sent yet stays while the list is read again.
     field = page.get_by_label("Of what begins with")
     field.press_sequentially("/v1/users/bob")
     add_user(service, "dora", "viewer")
@@ -253,7 +253,7 @@ def test_a_user_whom_somebody_else_has_changed_is_shown_anew_before_being_set(
     form = page.get_by_role("form", name="Set a user")
     form.get_by_label("Name").fill("erik")
     expect(form.get_by_label("Role")).to_have_value("viewer")
-    # Somebody else makes him an operator, and this page reads the list again for another reason.
+    # Somebody else makes him an operator, and this page then reads the list again.
     add_user(service, "erik", "operator")
     page.once("dialog", lambda asked: asked.accept())
     page.get_by_role("button", name="Remove fred").click()
@@ -262,7 +262,7 @@ def test_a_user_whom_somebody_else_has_changed_is_shown_anew_before_being_set(
     form.get_by_role("button", name="Set").click()
     flaw = page.get_by_role("alert")
     expect(flaw).to_contain_text("somebody else was first", timeout=PATIENCE_MS)
-    # Now it is seen what he is, and may be set.
+    # Now the page shows his role, and may change it.
     expect(form.get_by_label("Role")).to_have_value("operator", timeout=PATIENCE_MS)
     form.get_by_role("button", name="Set").click()
     expect(form.get_by_label("Name")).to_have_value("", timeout=PATIENCE_MS)

@@ -17,7 +17,7 @@ def test_a_rule_is_made_and_what_fires_by_it_is_acknowledged(
     service: ControlService, page: Page
 ) -> None:
     needed()
-    # Whoever has ever said anything has not said anything for a millisecond.
+    # Every node that has ever reported has been silent for more than a millisecond.
     sign_in(page, service, at="alerts")
     expect(page.get_by_text("Nothing is wrong by the rules.")).to_be_visible(timeout=PATIENCE_MS)
     form = page.get_by_role("form", name="Make a rule")
@@ -96,7 +96,7 @@ def test_a_rule_is_changed_but_not_where_somebody_else_was_first(
     expect(page.get_by_text("night is changed.")).to_be_visible(timeout=PATIENCE_MS)
     (one,) = service.call("GET", "/v1/alert-rules")["rules"]
     assert one == {**made, "limit_s": 1_728_000, "revision": 2}
-    # It is changed elsewhere while it is looked at here: nothing is undone.
+    # The rule is changed elsewhere while it is open here: that change is not undone.
     expect(page.get_by_role("form", name="Make a rule")).to_be_visible()
     change.click()
     expect(limit).to_have_value("20")
@@ -105,14 +105,14 @@ def test_a_rule_is_changed_but_not_where_somebody_else_was_first(
     form.get_by_role("button", name="Change").click()
     told = page.get_by_text("Nothing was done, since somebody else was first")
     expect(told).to_be_visible(timeout=PATIENCE_MS)
-    # Chosen anew, it is shown as it is now.
+    # Chosen again, the form shows its present state.
     expect(page.get_by_text(f"5 days, beam {BEAM}")).to_be_visible(timeout=PATIENCE_MS)
     change.click()
     expect(limit).to_have_value("5")
     expect(form.get_by_label("Fires after, s")).to_have_value("0")
     form.get_by_role("button", name="Leave it").click()
     expect(page.get_by_role("form", name="Make a rule")).to_be_visible()
-    # Nor is it deleted unseen.
+    # Nor can it be deleted in a state that the user has not seen.
     service.call("PUT", path, {**body, "limit_s": 1_036_800})
     delete = page.get_by_role("button", name="Delete the rule night")
     page.once("dialog", lambda asked: asked.accept())
@@ -136,7 +136,7 @@ def test_a_webhook_is_refused_in_words_and_its_secret_shown_once(
     form.get_by_label("URL").fill("https://example.com/hook")
     form.get_by_role("button", name="Add").click()
     expect(page.get_by_text("It is not shown again.")).to_be_visible(timeout=PATIENCE_MS)
-    # Another one that is refused does not take it off the screen.
+    # A refused request does not take the secret off the screen.
     form.get_by_label("Name").fill("other chat")
     form.get_by_label("URL").fill("http://127.0.0.1/hook")
     form.get_by_role("button", name="Add").click()

@@ -1,4 +1,4 @@
-"""Beams as an operator makes and changes them, and where the map shows that they are received."""
+"""Beams: an operator makes and changes them, and the map shows their footprints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.console.test_settings import choose
 pytestmark = [pytest.mark.console, pytest.mark.usefixtures("fleet")]
 
 NASTY = "<img src=x onerror=alert(1)>"
-# Around the fleet's island, and far beyond what the map shows of it.
+# Around the fleet's island, and far beyond the map's first view.
 WIDE = [[-60.0, 0.0], [0.0, 0.0], [0.0, 60.0], [-60.0, 60.0], [-60.0, 0.0]]
 
 
@@ -65,7 +65,7 @@ def test_a_beam_is_made_changed_and_removed(service: ControlService, page: Page)
     table = page.get_by_role("region", name="All beams")
     expect(table).to_contain_text("5 positions")
     no_violations(page)
-    # One that is there is changed by its button alone, and not by being made again.
+    # Only its own button changes an existing beam: it cannot be made a second time.
     for label, value in {"Id": "west", "Name": "Again", "Forward": "1", "Return": "1"}.items():
         form.get_by_label(label).fill(value)
     form.get_by_role("button", name="Make").click()
@@ -77,7 +77,7 @@ def test_a_beam_is_made_changed_and_removed(service: ControlService, page: Page)
     expect(form.get_by_label("Forward")).to_have_value("8.5", timeout=PATIENCE_MS)
     form.get_by_label("Return").fill("3")
     no_violations(page)
-    # Somebody else is first.
+    # Somebody else changes it first.
     service.call("PUT", "/v1/beams/west", {**without_id(made), "name": "Theirs"})
     form.get_by_role("button", name="Change").click()
     expect(page.get_by_text("it has been changed since")).to_be_visible(timeout=PATIENCE_MS)
@@ -111,7 +111,7 @@ def test_a_footprint_is_on_the_map_and_leads_to_its_beam(
     canvas = page.locator(".maplibregl-canvas")
     canvas.wait_for(timeout=PATIENCE_MS)
     card = page.get_by_role("complementary", name="Selected beam")
-    # While it has none, there is nothing to choose.
+    # Without a footprint there is nothing to choose.
     corner: Position = {"x": 40, "y": 500}
     canvas.click(position=corner)
     expect(card).to_have_count(0)
@@ -139,5 +139,5 @@ def test_a_viewer_sees_beams_and_no_form(service: ControlService, page: Page) ->
 
 
 def without_id(beam: dict[str, object]) -> dict[str, object]:
-    """Return a beam as it is set."""
+    """Return a beam in the form in which it is set."""
     return {name: value for name, value in beam.items() if name != "id"}

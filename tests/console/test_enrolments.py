@@ -1,4 +1,4 @@
-"""Enrolments and tenants, as those set them who may, and as others are told that they may not."""
+"""Enrolments and tenants: authorised users set them, and others are told that they may not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_who_may_not_enrol_is_told_who_may(service: ControlService, page: Page) 
     told = page.get_by_text("are for administrators.")
     expect(told).to_be_visible(timeout=PATIENCE_MS)
     no_violations(page, DESK_AND_PHONE)
-    # What would be refused is not even asked for.
+    # The page does not send a request that would be refused.
     assert not [url for url in asked if "/v1/enrolments" in url or "/v1/tenants" in url]
 
 
@@ -54,7 +54,7 @@ def test_a_service_without_an_authority_says_so(service: ControlService, page: P
     form.get_by_role("button", name="Make a token").click()
     expect(configuration).to_have_attribute("aria-invalid", "true", timeout=PATIENCE_MS)
     expect(form).to_contain_text("$$ stands for a $")
-    # What was typed is still there.
+    # The typed text is still there.
     expect(form.get_by_label("Node", exact=True)).to_have_value("4001")
     no_violations(page, DESK_AND_PHONE)
     configuration.fill(TEMPLATE)
@@ -76,7 +76,7 @@ def test_a_token_is_shown_once_with_its_command_and_withdrawn(
     service.restart(UNDERPASS_AUTHORITY=str(authority), UNDERPASS_PROGRAM=program)
     sign_in(page, service, at="settings/enrolments")
     form = page.get_by_role("form", name="Let a node be enrolled")
-    # It is a number, however it is typed.
+    # It becomes a plain number, however it is typed.
     form.get_by_label("Node", exact=True).fill("04001")
     form.get_by_label("Configuration, TOML").fill("number = 3")
     form.get_by_role("button", name="Make a token").click()
@@ -86,11 +86,11 @@ def test_a_token_is_shown_once_with_its_command_and_withdrawn(
     form.get_by_role("button", name="Make a token").click()
     made = page.get_by_text("To be typed at node 4001")
     expect(made).to_contain_text("underpass enroll", timeout=PATIENCE_MS)
-    # Plain HTTP to the loopback: no node may send its token there.
+    # This page came over plain HTTP from the loopback: no node may send its token there.
     expect(made.locator("code")).to_contain_text("https://ADDRESS --token upe_")
     token = made.locator("code").inner_text().split()[-1]
     no_violations(page, DESK_AND_PHONE)
-    # Another one that is refused does not take it off the screen.
+    # A refused request does not take the token off the screen.
     form.get_by_label("Node", exact=True).fill("4002")
     form.get_by_label("Configuration, TOML").fill("number = 3")
     form.get_by_role("button", name="Make a token").click()
@@ -126,7 +126,7 @@ def test_tenants_are_made_renamed_and_removed_by_administrators(
         form.get_by_label("Name", exact=True).fill(name)
         form.get_by_role("button", name="Make").click()
         expect(page.get_by_role("row", name=NASTY)).to_be_visible(timeout=PATIENCE_MS)
-    # One that is there is not renamed unseen.
+    # An existing tenant cannot be renamed by making it a second time.
     expect(form.get_by_label("Id", exact=True)).to_have_attribute("aria-invalid", "true")
     expect(form).to_contain_text("there is a tenant west already")
     no_violations(page, DESK_AND_PHONE)
@@ -147,7 +147,7 @@ def test_tenants_are_made_renamed_and_removed_by_administrators(
     expect(renaming).to_be_visible(timeout=PATIENCE_MS)
     page.get_by_role("button", name="Remove West Coaches").click()
     expect(page.get_by_role("row", name="West Coaches")).to_have_count(0, timeout=PATIENCE_MS)
-    # What is gone cannot be renamed: the service would make it anew.
+    # A removed tenant cannot be renamed: the service would make it again.
     expect(form).to_be_visible()
     expect(renaming).to_have_count(0)
     assert page.locator("img").count() == 0

@@ -1,4 +1,4 @@
-"""What the console costs before it can be used: bytes, and requests that wait for each other."""
+"""The cost of the console's first load: bytes, and requests that wait for each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.console
 
 
 class Traffic:
-    """What a page loads, as the network carries it."""
+    """What a page loads, counted as on the network."""
 
     def __init__(self, page: Page) -> None:
         self._of: dict[str, str] = {}
@@ -51,7 +51,7 @@ def test_the_form_is_there_with_the_page_alone_and_all_else_is_two_requests_of_o
     page.get_by_label("Token").fill(service.viewer)
     page.get_by_role("button", name="Sign in").click()
     assert [url for url in traffic.bytes if "/assets/" in url] == []
-    # Who has signed in before the script came is signed in as it comes.
+    # A user who sends the form before the script is loaded is signed in once it is.
     for _ in range(100):
         if held:
             break
@@ -79,7 +79,7 @@ def test_the_list_is_usable_without_the_map_and_the_map_comes_after_it(
     page.on("worker", lambda worker: workers.append(worker))
     traffic = Traffic(page)
     page.goto(f"{service.url}#token={service.viewer}")
-    # The map's script does not come: the list is there all the same.
+    # The map's script does not come: the list shows all the same.
     expect(page.get_by_role("row", name="Bus 11")).to_contain_text("bit/s", timeout=PATIENCE_MS)
     before = dict(traffic.bytes)
     assert sum(size for url, size in before.items() if "map" not in url) <= _MOST_BYTES
@@ -89,7 +89,7 @@ def test_the_list_is_usable_without_the_map_and_the_map_comes_after_it(
     page.wait_for_timeout(3000)
     context.close()
     of_map = {url: size for url, size in traffic.bytes.items() if "map" in url}
-    # What a worker loads for itself, the page's session is not told.
+    # The page's debugging session does not see what a worker loads.
     (worker,) = [worker.url for worker in workers if "/assets/" in worker.url][:1]
     path = "/" + worker.removeprefix(service.url)
     _, headers, content = service.request("GET", path, None, {"Accept-Encoding": "br"})

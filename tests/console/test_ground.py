@@ -1,4 +1,4 @@
-"""The ground of the map: tiles of the service's own, light and dark, and gone with their map."""
+"""The map's ground: tiles from the service, light and dark, removed with their map."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATH = "/v1/maps/a%20%3Cb%3Emap%3C%2Fb%3E%20%26%20more"
 
 
 def flood(service: ControlService) -> None:
-    """Have a map of which the whole ground is water, with a town in it."""
+    """Import a map whose ground is all water, with a town in it."""
     tiles = {
         one.tile
         for part in projected(shapely.box(-31.0, 45.0, -29.0, 47.0))

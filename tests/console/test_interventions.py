@@ -1,4 +1,4 @@
-"""What an operator sets for a time by the console, and what two of them at once are told."""
+"""Interventions that operators set in the console, also two operators at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_rate_is_set_told_to_others_changed_and_released(
     expect(table).to_contain_text("a operator")
     expect(table).to_contain_text("<b>live</b>")
     (one,) = listed(service)
-    # Another operator is first.
+    # Another operator changes it first.
     headers = {"If-Match": '"1"', "Content-Type": "application/json"}
     headers["Authorization"] = f"Bearer {service.operator}"
     path = f"/v1/interventions/{one['id']}"

@@ -1,4 +1,4 @@
-"""What the console shows of a fleet that moves, and that it goes on whatever breaks."""
+"""The console follows a moving fleet, and recovers from every break."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.console.fleet import HOSTILE, NAMES, Fleet
 from tests.console.pages import PATIENCE_MS, go, live, sign_in
 from tests.console.service import ControlService, now_ms
 
-# What a browser shows that is hours off.
+# The clock of a browser that is hours off.
 _HOURS_OFF = """
 const Real = Date;
 globalThis.Date = class extends Real {
@@ -61,7 +61,7 @@ def test_times_are_the_services_whatever_the_browsers_clock_says(
     assert abs(page.evaluate("Date.now()") - now_ms()) > 4 * 3_600_000
     shown = page.locator(".connection time").inner_text()
     assert abs(seconds_of_day(shown) - now_ms() // 1000 % 86_400) % 86_400 <= 3
-    # An hour of blockages is read by that clock, too.
+    # The log of the last hour's blockages uses the service's clock, too.
     go(page, "terminals/11")
     age = re.compile(r"Last report\s*-?[0-9]\.\d s ago")
     expect(page.get_by_label("Forward: to the terminal")).to_contain_text(
@@ -81,7 +81,7 @@ def test_a_stream_that_is_cut_is_resumed_where_it_was(service: ControlService, p
         live(page)
         streams = [one for one in asked if one.url.endswith("/v1/events")]
         assert streams[-1].headers["last-event-id"]
-        # Nothing was missed, so nothing is read anew.
+        # No event was missed, so the state is not read again.
         assert not [one for one in asked if "/v1/terminals" in one.url or "/v1/beams?" in one.url]
 
 
@@ -93,9 +93,9 @@ def test_a_service_that_was_killed_is_found_again_and_read_anew(
     service.process.kill()
     status = page.locator(".connection").get_by_role("status")
     expect(status).to_contain_text("not live", timeout=PATIENCE_MS)
-    # What was known last stays to be seen.
+    # The last known state stays on the page.
     expect(page.get_by_role("link", name=NAMES[12])).to_be_visible()
-    # A screen reader tells what the status has become, and not each second that it lasts.
+    # A screen reader reads out the new status once, not every second.
     expect(status).to_have_text("not live: the service is not reached", timeout=PATIENCE_MS)
     page.wait_for_timeout(2000)
     expect(status).to_have_text("not live: the service is not reached")
@@ -114,7 +114,7 @@ def test_pages_that_were_not_seen_yet_are_there_when_the_service_is_not(
     assert fleet.drive.fixes
     with page.expect_response(lambda answer: "beams-page" in answer.url) as loaded:
         sign_in(page, service)
-    # It is there with all that it needs.
+    # Wait until the page's script is loaded with its imports.
     page.evaluate("url => import(url).then(() => null)", loaded.value.url)
     service.process.kill()
     expect(page.locator(".connection .badge")).to_contain_text("not live", timeout=PATIENCE_MS)

@@ -1,4 +1,4 @@
-"""A node's own page, in a browser, of a real terminal with its hub."""
+"""A node's own page in a browser, with a real terminal and its hub."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def node(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def origin() -> Iterator[int]:
-    """The port of an origin that gives 200 kB."""
+    """Yield the port of an origin that serves 200 kB."""
 
     class Origin(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -87,7 +87,7 @@ def test_only_a_token_that_may_read_opens_it_and_signing_out_forgets_it(
         expect(page.get_by_role("article")).to_have_count(0)
     sign_in(page, node)
     expect(link(page)).to_be_visible(timeout=PATIENCE_MS)
-    # It lives as long as the tab.
+    # The token lives as long as the tab.
     page.reload()
     expect(link(page)).to_be_visible(timeout=PATIENCE_MS)
     page.get_by_role("button", name="Sign out").click()
@@ -139,7 +139,7 @@ def test_clients_throughput_of_the_last_minutes_is_drawn(
     points = curve.get_attribute("points") or ""
     heights = {point.split(",")[1] for point in points.split()}
     assert len(heights) > 1, points
-    # It is there for who comes later, too.
+    # The curve also shows on a page that is opened later.
     page.reload()
     expect(page.locator("polyline.received")).to_have_count(1, timeout=PATIENCE_MS)
 
@@ -160,7 +160,7 @@ def test_a_node_that_goes_is_told_and_comes_back(page: Page, node: TerminalNode)
     node.terminal.stop()
     state = page.locator("#state")
     expect(state).to_contain_text("does not answer", timeout=PATIENCE_MS)
-    # A screen reader tells it once.
+    # A screen reader reads it out once.
     told = state.inner_text()
     page.wait_for_timeout(7_000)
     expect(state).to_have_text(told)

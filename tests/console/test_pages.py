@@ -1,4 +1,4 @@
-"""The pages: the map, a beam, a terminal, the events; and that everybody can use them."""
+"""The pages: the map, a beam, a terminal, the events; and their accessibility."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.console
 
 @pytest.fixture
 def console(service: ControlService, fleet: Fleet, page: Page) -> Iterator[Page]:
-    """A page that is signed in."""
+    """A page with the operator signed in."""
     del fleet
     sign_in(page, service)
     yield page
@@ -54,7 +54,7 @@ def until(happens: Callable[[], bool], page: Page) -> None:
 
 
 def add_van(service: ControlService, node: int) -> None:
-    """Add a terminal of another beam than the fleet's, whose shares stay as they are."""
+    """Add a terminal to another beam, so that the fleet's shares stay as they are."""
     beam = {"name": "Vans", "forward_capacity_bps": 8_000_000, "return_capacity_bps": 2_000_000}
     service.call("PUT", "/v1/beams/vans", beam)
     van = {"beam": "vans", "name": f"Van {node}", "gateway": 1}
@@ -72,7 +72,7 @@ def test_the_map_shows_the_vehicle_with_the_blockage_ahead_of_it_counting_down(
     first = label.inner_text()
     until(lambda: label.inner_text() != first, console)
     assert label.evaluate("node => node.children.length") == 0
-    # The covered road ahead is red, the vehicle amber or, inside, red.
+    # The covered road ahead is red; the vehicle is amber or, inside, red.
     until(lambda: near(canvas, (179, 38, 30)) > 200, console)
     before = pixels(canvas)
     until(lambda: bool((pixels(canvas) != before).any()), console)
@@ -85,7 +85,7 @@ def test_a_vehicle_that_moves_has_the_map_below_it_not_drawn_again(
     page.add_init_script(_COUNT_CLEARS)
     sign_in(page, service)
     expect(page.locator(".maplibregl-canvas")).to_be_visible(timeout=PATIENCE_MS)
-    # It is fast on the screen where the map is large.
+    # At a high zoom the vehicle moves fast on the screen.
     go(page, "map/11")
     for _ in range(4):
         page.get_by_role("button", name="Zoom in").click()
@@ -218,13 +218,13 @@ def test_a_blockage_is_dragged_and_planned_when_it_is_let_go(console: Page) -> N
     form = console.get_by_role("region", name="What if?")
     form.get_by_label("Terminal", exact=True).select_option(label="Bus 12")
     bar = form.locator(".blockage-bar")
-    # Waits until the page moves it no more.
+    # Wait until the page stops moving it.
     bar.locator(".blocked").hover()
     box, blocked = bar.bounding_box(), bar.locator(".blocked").bounding_box()
     assert box is not None
     assert blocked is not None
     console.mouse.down()
-    # By a quarter of the two minutes that the line has.
+    # By a quarter of the line, which is two minutes long.
     console.mouse.move(blocked["x"] + blocked["width"] / 2 + box["width"] / 4, blocked["y"] + 5)
     console.mouse.up()
     expect(form.get_by_label("blocked in, s")).to_have_value("60")
@@ -234,7 +234,7 @@ def test_a_blockage_is_dragged_and_planned_when_it_is_let_go(console: Page) -> N
     slider = form.get_by_role("slider", name="Blocked until")
     slider.press("ArrowRight")
     expect(form.get_by_label("for, s", exact=True)).to_have_value("31")
-    # However it is moved on before there is an answer: what is planned is where it ends.
+    # The user may move it on before the answer comes: the service plans for the final place.
     asked: list[str] = []
     console.on(
         "request",
@@ -266,7 +266,7 @@ def test_a_blockage_is_announced_for_a_terminal_and_withdrawn(
     expect(row).to_contain_text("45.0 s", timeout=PATIENCE_MS)
     row.get_by_role("button").click()
     expect(blockages.get_by_role("status")).to_contain_text("Withdrawn", timeout=PATIENCE_MS)
-    # Others' tests have no blockage of this terminal ahead.
+    # No other test has a blockage of this terminal ahead.
     until(lambda: not _expected(service, 13), console)
 
 
@@ -318,7 +318,7 @@ def test_a_terminal_shows_its_software_and_certificate_and_its_last_words(
     expect(itself.get_by_role("alert")).to_contain_text("no authority", timeout=PATIENCE_MS)
     heard = console.get_by_role("region", name="Heard")
     expect(heard).to_contain_text("400 kB in 3 streams", timeout=PATIENCE_MS)
-    # Of one that reports no more, though its gateway goes on speaking of it.
+    # The terminal is silent, though its gateway still reports about it.
     terminal = {"beam": "east", "name": "Van 15", "gateway": 1}
     service.call("PUT", "/v1/terminals/15", terminal)
     link = {"terminal": 15, "path": "ka", "direction": "return", "state": "up", "streams": 7}
@@ -331,7 +331,7 @@ def test_a_terminal_shows_its_software_and_certificate_and_its_last_words(
     words = console.get_by_role("region", name="Last words before silence")
     expect(words).to_contain_text("5 kB in 7 streams", timeout=60_000)
     expect(words).to_contain_text("path ka")
-    # What it said last, that its link was up, is no news.
+    # Its last report, that its link was up, is out of date.
     expect(console.get_by_role("heading", name="Van 15")).to_contain_text("silent")
     itself = console.get_by_role("region", name="Software and certificate")
     expect(itself).to_contain_text("It has said nothing of itself yet.")

@@ -1,4 +1,4 @@
-"""Signing in by a provider, in a browser, with npm's `oidc-provider`."""
+"""Sign-in through an identity provider, in a browser, with npm's `oidc-provider`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def provider(
 
 @pytest.fixture
 def freely(browser: Browser) -> Iterator[Page]:
-    """A page that may be led to the provider's, whose own policy is not ours to keep."""
+    """A page that may go to the provider's page, whose own security policy is not checked."""
     context = browser.new_context()
     yield context.new_page()
     context.close()
@@ -69,7 +69,7 @@ def test_a_user_signs_in_by_the_provider_and_out_of_both(
     button.click()
     sign_in_there(page, "ada")
     live(page)
-    # Where it was going to.
+    # The page that the user wanted before signing in.
     expect(page.get_by_role("heading", name="Maps")).to_be_visible(timeout=PATIENCE_MS)
     assert page.evaluate("document.cookie") == ""
     page.reload()

@@ -1,4 +1,4 @@
-"""Rollouts are begun in the console, and what cannot be rolled out is said in words."""
+"""The console starts rollouts, and says in words what cannot be rolled out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_change_of_a_class_is_rolled_out_in_stages(service: ControlService, pa
     form.get_by_label("Name").fill(NASTY)
     form.get_by_role("textbox", name="Class").fill("bulk")
     page.on("dialog", lambda dialog: dialog.accept())
-    # Nothing is changed: nothing is sent.
+    # Without a change, nothing is sent.
     form.get_by_role("button", name="Roll out").click()
     expect(page.get_by_text("nothing of bulk is changed")).to_be_visible(timeout=PATIENCE_MS)
     form.get_by_label("Weight").fill("5")
@@ -37,7 +37,7 @@ def test_a_change_of_a_class_is_rolled_out_in_stages(service: ControlService, pa
     assert made["settings"] == {"classes": [{"name": "bulk", "weight": 5}], "paths": []}
     assert (made["stages"], made["hold_s"], made["wait_s"]) == ([1, 2], 60, 3_600)
     assert sum(made["counts"].values()) == len(service.call("GET", "/v1/terminals")["terminals"])
-    # Another one of the same terminals is refused, and by whom is said.
+    # Another rollout for the same terminals is refused, and the page names the one in the way.
     form.get_by_label("Name").fill("second")
     form.get_by_label("Which terminals").select_option(label="those with the numbers")
     form.get_by_role("textbox", name="Numbers").fill(str(DRIVER))

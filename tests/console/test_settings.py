@@ -1,4 +1,4 @@
-"""Terminals in bulk, tags and maps, as an operator sets them, and a viewer does not."""
+"""Terminals in bulk, tags and maps: operators set them, viewers cannot."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_file_is_looked_at_corrected_and_taken(
     download.value.save_as(saved)
     assert f"801,{BEAM},{NASTY}" in saved.read_text()
 
-    # Somebody else changes one of them between the look and the change.
+    # Somebody else changes one of them between the preview and the import.
     choose(page, "Look at a CSV file", "fleet.csv", good.replace("Coach 802", "Coach 8"))
     expect(page.get_by_text("0 to make, 1 to change")).to_be_visible(timeout=PATIENCE_MS)
     service.call("PUT", "/v1/terminals/802", {"beam": BEAM, "name": "Theirs"})
@@ -78,7 +78,7 @@ def test_terminals_are_tagged_and_found_by_their_tags(
     choice = page.get_by_label("With the tag")
     expect(choice).to_have_value("north", timeout=PATIENCE_MS)
     rows = page.get_by_role("region", name="List of terminals").get_by_role("row")
-    # With the one of the headings.
+    # With the row of headings.
     expect(rows).to_have_count(2, timeout=PATIENCE_MS)
     no_violations(page)
     choice.select_option("")
@@ -105,7 +105,7 @@ def test_tags_that_another_operator_has_set_meanwhile_are_not_overwritten(
     field.fill("day; mine")
     service.call("PUT", path + "/tags", {"tags": ["day", "theirs"]})
     expect(tags.get_by_role("link", name="theirs")).to_be_visible(timeout=PATIENCE_MS)
-    # What was typed is still there; and is not set before it is said what it would replace.
+    # The typed text is still there; it is not set before the page shows what it would replace.
     expect(field).to_have_value("day; mine")
     tags.get_by_role("button", name="Set").click()
     told = tags.get_by_role("alert")
@@ -117,7 +117,7 @@ def test_tags_that_another_operator_has_set_meanwhile_are_not_overwritten(
     expect(tags.get_by_role("link", name="mine")).to_be_visible(timeout=PATIENCE_MS)
     expect(told).to_be_empty()
     assert service.call("GET", path)["tags"] == ["day", "mine", "theirs"]
-    # Nothing is typed any more: the field goes with what others set.
+    # Once nothing typed is left to set, the field follows the tags that others set.
     service.call("PUT", path + "/tags", {"tags": []})
     expect(field).to_have_value("", timeout=PATIENCE_MS)
 
@@ -182,7 +182,7 @@ def test_a_rollout_is_seen_paused_resumed_and_aborted(
     sign_in(page, service, at="settings/rollouts")
     section = page.get_by_role("region", name=NASTY, exact=True)
     expect(section).to_contain_text("running", timeout=PATIENCE_MS)
-    # The service sends it to the first one within seconds.
+    # The service sends it to the first terminal within seconds.
     expect(section).to_contain_text("1 sent", timeout=PATIENCE_MS)
     expect(section).to_contain_text("stage 1 of 2")
     section.get_by_role("button", name=f"Terminals of {NASTY}").click()

@@ -1,4 +1,4 @@
-"""Who may see the console, and what becomes of the token."""
+"""Who may see the console, and where the token is stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_who_asks_is_not_asked_again_with_a_token_that_was_refused(
     page.get_by_label("Token").fill("upc_unknown")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("unknown, expired or revoked")
-    # The answer comes when the stream of events has ended the console already.
+    # The answer comes after the stream of events has already ended the console.
     asked.pop().continue_()
     page.wait_for_timeout(6_000)
     assert not asked

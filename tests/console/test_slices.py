@@ -1,4 +1,4 @@
-"""Slices of functions: seen with their chains and health, and what operators do with them."""
+"""Slices of functions: their chains and health, and operators' actions on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GROUND = Path(__file__).parents[2] / "docker" / "slices" / "ground.json"
 
 
 def report(service: ControlService, name: str, *, sick: str | None = None) -> None:
-    """Say of a slice what its site's agent would, once it runs; `sick` is not healthy."""
+    """Report a running slice as its site's agent would; the function `sick` is not healthy."""
     agent = service.token("agent")
     slices = service.call("GET", "/v1/sites/default/slices", token=agent)["slices"]
     (one,) = [one for one in slices if one["name"] == name]
@@ -73,7 +73,7 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
         one for one in service.call("GET", "/v1/slices/ground")["functions"] if one["name"] == "nat"
     ]
     assert nat["generation"] == 2
-    # As many as the kind may have are offered, and a kind that may have one alone is not scaled.
+    # The page offers as many replicas as the kind allows, and no scaling if it allows only one.
     expect(card.get_by_label("Replicas of nat")).to_have_count(0)
     card.get_by_label("Replicas of names").select_option("3")
     card.get_by_role("form", name="Scale names").get_by_role("button").click()
@@ -87,7 +87,7 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
     expect(card).to_contain_text("running", timeout=PATIENCE_MS)
     expect(card.get_by_role("row", name="names")).to_contain_text("names.3: healthy")
 
-    # What is downloaded sets it anew.
+    # A downloaded file can set the slice again.
     with page.expect_download() as download:
         card.get_by_role("button", name="Download ground").click()
     saved = tmp_path / "ground.json"
@@ -98,7 +98,7 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
     names["replicas"] = 1
     set_file(page, "ground", json.dumps(body))
     expect(card.get_by_label("Replicas of names")).to_have_value("1", timeout=PATIENCE_MS)
-    # What somebody else has changed since a download is not set back by its file.
+    # A downloaded file does not undo what somebody else has changed since.
     with page.expect_download():
         card.get_by_role("button", name="Download ground").click()
     service.call("PUT", "/v1/slices/ground/functions/names/replicas", {"replicas": 2})
