@@ -30,7 +30,7 @@ from tests.benchmarks.report import MixedError, summary, write_report
 from tests.testbed import namespace
 from tests.testbed.programs import missing
 
-# What is measured and is not, or not yet, the results of the project; git ignores it.
+# Measurements that are not, or not yet, the project's results; git ignores this folder.
 _OWN = Path(__file__).parents[2] / ".bench"
 _IDLE_S = 60.0
 
@@ -85,7 +85,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if left_out := result.notes.get("left out"):
             say(f"left out: {left_out}")
         results.append(result)
-        # The experiments of a campaign run beside each other: it makes the report at its end.
+        # A campaign's experiments run at the same time; the campaign makes the report at its end.
         if arguments.campaign is None:
             write_report(arguments.into)
     print(summary(results))
@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _campaign(arguments: argparse.Namespace) -> int:
-    """Measure the volumes one after the other, each a campaign of its own; or make a trial."""
+    """Measure the volumes one after the other, each as a campaign of its own; or run a trial."""
     began = time.monotonic()
     if arguments.experiments or arguments.scale < 1:
         names = [name for volume in arguments.volume for name in VOLUMES[volume]]
@@ -127,9 +127,9 @@ def _measured(
     portion_s: float | None,
     fresh: Manifest,
 ) -> bool:
-    """Begin a campaign in a folder or go on with it; tell whether it is complete."""
+    """Begin or continue a campaign in a folder; return whether it is complete."""
     manifest = begun_or_resumed(folder, fresh, anew=arguments.anew)
-    # Short trials need no minute of idleness.
+    # Short trials need no idle minute.
     launch = launcher(folder, manifest, _IDLE_S * arguments.scale)
     course = Course(folder, manifest, entries, launch, portion_s=portion_s)
     with broken_off_by_signals(course):
@@ -163,7 +163,7 @@ def _parse() -> argparse.Namespace:
     )
     run.add_argument("--idle-s", type=float, default=_IDLE_S, help="idle time before first runs")
     run.add_argument("--into", type=Path, default=_OWN / "runs", help="folder of the results")
-    # What a campaign starts its experiments with.
+    # A campaign starts its experiments with this option.
     run.add_argument("--campaign", help=argparse.SUPPRESS)
     campaign = commands.add_parser(
         "campaign", help="measure everything on this commit, or go on with it; nine hours"

@@ -18,22 +18,22 @@ from tests.testbed.profile import Profile
 from tests.testbed.satlink import Satlink
 from tests.testbed.topology import Testbed
 
-# A hop counts as drained once it carries less than this for a round trip; keepalives go on.
+# A hop counts as drained once it carries less than this for a round trip: keepalives continue.
 _QUIET_BYTES_PER_S = 20_000
 _QUIET_LEAST_S = 0.5
 _DRAIN_LIMIT_S = 180.0
 _CENSOR_FACTOR = 10
-# The receive buffer that a socket begins with decides how fast a download can begin, so its
-# default is raised as its maximum is: for every subject, client and origin alike. Send buffers
-# follow the congestion window by themselves.
+# A socket's initial receive buffer limits how fast a download can start, so the default is raised
+# with the maximum, for every subject, client and origin alike. Send buffers follow the congestion
+# window by themselves.
 WIDE_WINDOWS = {"net.ipv4.tcp_rmem": "4096 33554432 134217728"}
 OURS = "underpass"
-# TCP/IP headers with timestamps leave this part of a packet of 1500 bytes.
+# The payload's part of a packet of 1500 bytes, after TCP/IP headers with timestamps.
 HEADERS_LEAVE = 1448 / 1500
 
 
 class Run(Protocol):
-    """What one run gives: at least when it ended."""
+    """The result of one run: at least when it ended."""
 
     @property
     def last_byte_s(self) -> float | None:
@@ -45,21 +45,21 @@ R = TypeVar("R", bound=Run)
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says of all experiments."""
+    """The command line's settings for all experiments."""
 
     subjects: Sequence[str] = field(default_factory=lambda: list(subjects.NAMES))
-    # None: as each experiment has it.
+    # None: each experiment's own number.
     runs: int | None = None
-    # At most so many for the subjects that are not `underpass`.
+    # The most runs of subjects other than `underpass`.
     peer_runs: int | None = None
     idle_s: float = 60.0
     seed: int = 1
-    # How long a run may take while that of ours is not known, and then at most.
+    # The most that a run may take before our first run has ended, and after that.
     cap_s: float = 120.0
     most_s: float = 180.0
 
     def runs_of(self, subject: str, default: int) -> int:
-        """Return how many runs a subject has, where the experiment itself has `default`."""
+        """Return how many runs a subject has; the experiment's own number is `default`."""
         runs = self.runs or default
         if subject != OURS and self.peer_runs:
             runs = min(runs, self.peer_runs)
@@ -91,7 +91,7 @@ class Bench:
         self.settings = settings
         self.subjects: list[Subject] = []
         self.left_out: dict[str, str] = {}
-        # By subject: behind how many of its runs the hop did not fall quiet.
+        # By subject: after how many of its runs the hop did not fall quiet.
         self.undrained: Counter[str] = Counter()
         self._idle_since: dict[str, float] = {}
         self._limit_s: float | None = None
@@ -102,7 +102,7 @@ class Bench:
             self.add(subjects.subject(name))
 
     def start_untold(self, told: Told = "nothing", *, unprivileged: bool = False) -> None:
-        """Start the subjects of the settings, with ours told less than the rates."""
+        """Start the subjects of the settings; ours is told less than the hop's rates."""
         for name in self.settings.subjects:
             self.add(
                 Underpass(name, None, told=told, unprivileged=unprivileged)
@@ -121,20 +121,19 @@ class Bench:
         self.add_started(subject)
 
     def add_started(self, subject: Subject) -> None:
-        """Take a subject in that runs already; it is idle from now on."""
+        """Add a subject that runs already; its idle time starts now."""
         self.subjects.append(subject)
         self._idle_since[subject.name] = time.monotonic()
 
     def in_turn(
         self, series: Sequence[Series[R]], default: int, *, idle_before_each: bool = False
     ) -> list[list[R]]:
-        """Make the runs of all series in rounds, each subject once in a round.
+        """Run all series in rounds, each subject once in a round.
 
-        So all meet the same hours and the same seeds: round n has seed n. A series with fewer
-        runs than another has them spread evenly over the rounds. Each subject is idle for the
-        time of the settings before its first run; between two of its runs, for as long as the
-        others' take, or with `idle_before_each` for that time too. Our first run bounds all
-        later ones: they may take ten times as long.
+        So all meet the same hours and the same seeds: round n has seed n. The runs of a shorter
+        series are spread evenly over the rounds. Each subject is idle for `idle_s` of the settings
+        before its first run, with `idle_before_each` before every run, else for as long as the
+        others' runs take. Later runs may take ten times as long as our first one.
         """
         wanted = [self.settings.runs_of(each.subject.name, default) for each in series]
         rounds = max(wanted, default=0)
@@ -171,9 +170,9 @@ class Bench:
         return self._limit_s or self.settings.cap_s
 
     def drain(self) -> bool:
-        """Wait until the hop is quiet, so that a run does not meet the one before.
+        """Wait until the hop is quiet, so that a run does not meet traffic of the one before.
 
-        Tell whether it is: a subject that goes on sending is not waited for without end.
+        Return False if a subject goes on sending beyond the limit.
         """
         deadline = time.monotonic() + _DRAIN_LIMIT_S
         step = max(_QUIET_LEAST_S, self.testbed.profile.rtt_s)
@@ -192,20 +191,20 @@ class Bench:
         return sum(link[direction]["bytes_sent"] for link in links)
 
     def overhead_percent(self, direction: str, payload_bytes: int) -> float:
-        """Return what the hop carried beyond payload in full TCP/IP packets, in percent of it."""
+        """Return the hop's bytes beyond the payload in full TCP/IP packets, in percent of those."""
         least = payload_bytes / HEADERS_LEAVE
         return 100 * (self.sent_bytes(direction) - least) / least if least else 0.0
 
     def way_back_percent(self, direction: str, payload_bytes: int) -> float:
-        """Return what the hop carried against the payload's direction, in percent of that."""
+        """Return the hop's bytes against the payload's direction, in percent of the payload."""
         return 100 * self.sent_bytes(direction) / payload_bytes if payload_bytes else 0.0
 
     def told(self) -> dict[str, str]:
-        """Return what each subject was told of the hop, and in what state it was."""
+        """Return what each subject was told of the hop, and its state before a run."""
         return {subject.name: subject.told for subject in self.subjects}
 
     def notes(self) -> dict[str, object]:
-        """Return what a reader has to know: who is missing, and how true satlink was."""
+        """Return what a reader must know: which subjects are missing, and satlink's own errors."""
         keys = ("unread_packets", "late_packets", "lateness_max_ns")
         of_hops = [hop.statistics() for hop in self._hops()]
         truth = [[stats[key] for key in keys] for stats in of_hops]
@@ -230,14 +229,14 @@ class Bench:
         )
 
     def rest(self, subject: Subject) -> None:
-        """Wait until a subject has been idle for the time that the settings say."""
+        """Wait until a subject has been idle for `idle_s` of the settings."""
         left = self._idle_since[subject.name] + self.settings.idle_s - time.monotonic()
         if left > 0:
             say(f"{subject.name}: idle for {left:.0f} s")
             time.sleep(left)
 
     def rested_from_now(self, subject: Subject) -> None:
-        """Note that a subject has just been used, so that its idle time begins."""
+        """Start a subject's idle time: it has just been used."""
         self._idle_since[subject.name] = time.monotonic()
 
 
@@ -251,5 +250,5 @@ def bench(profile: Profile, settings: Settings) -> Iterator[Bench]:
 
 
 def spread(count: int, rounds: int) -> set[int]:
-    """Return in which of the rounds, from 0, so many runs are: evenly, and in the first."""
+    """Return the rounds, from 0, in which a series has its runs: spread evenly from the first."""
     return {place * rounds // count for place in range(min(count, rounds))} if count else set()

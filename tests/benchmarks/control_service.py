@@ -1,4 +1,4 @@
-"""One process of the control service, to be measured from outside."""
+"""One process of the control service, measured from outside."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import aiohttp
 from tests.free_port import free_port
 
 _ROOT = Path(__file__).parents[2]
-# Terminals that are registered at once.
+# Terminals that are registered concurrently.
 _AT_ONCE = 20
 
 
 @dataclass(frozen=True)
 class ControlService:
-    """Where it is, which process it is, and a token for each who asks."""
+    """Its address, its process, and tokens for its callers."""
 
     port: int
     pid: int
@@ -30,19 +30,19 @@ class ControlService:
     gateway: str
 
     def session(self, token: str) -> aiohttp.ClientSession:
-        """Return a session of a caller with a token."""
+        """Return an HTTP session with a token."""
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         return aiohttp.ClientSession(f"http://127.0.0.1:{self.port}", headers=headers)
 
     def processor_s(self) -> float:
-        """Return how much processor time it has taken so far."""
+        """Return the processor time that it has used so far, s."""
         values = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def control_service(url: str) -> Iterator[ControlService]:
-    """Run the service on a database that is empty."""
+    """Run the service on an empty database."""
     port = free_port()
     environment = os.environ | {
         "UNDERPASS_DATABASE": url,

@@ -39,19 +39,19 @@ _ATTRIBUTES = [
     "matched.edge_index",
     "matched.point",
 ]
-# How far back is looked where fixes come one by one.
+# How far back Meili looks when fixes come one by one, s.
 _LAST_S = 60.0
 _START_S = 30.0
-# A polyline has degrees by this part.
+# A polyline's unit, in degrees.
 _PRECISION = 1e-6
-# It says so where no road fits.
+# Valhalla's status when no road fits.
 _NO_ROAD = http.client.BAD_REQUEST
 
 
 class Found(NamedTuple):
-    """What Meili matches of a drive's fixes, and the processor's seconds for all of them.
+    """Meili's matches of a drive's fixes, and the processor time for all of them, s.
 
-    `whole` is with the whole drive known, `online` with the last minute before each fix.
+    `whole` uses the whole drive, `online` only the last minute before each fix.
     """
 
     whole: list[Match | None]
@@ -68,7 +68,7 @@ def missing() -> str | None:
 
 
 def match(extract: Extract, file: Path, drives: Iterable[KnownDrive]) -> Iterator[Found]:
-    """Match drives over an extract's roads, on tiles that are built of its file."""
+    """Match drives over an extract's roads, on tiles built from its file."""
     with (
         tempfile.TemporaryDirectory(prefix="meili-") as folder,
         _service(extract, file, Path(folder)) as service,
@@ -93,12 +93,12 @@ class _Service:
     port: int
 
     def processor_s(self) -> float:
-        """Return the processor's time that the service has taken, s."""
+        """Return the processor time that the service has used, s."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def matched(self, fixes: Sequence[tuple[float, float, float]]) -> list[Match | None]:
-        """Return the way and its heading for each fix, None where it is on none."""
+        """Return the way and its heading for each fix, None for a fix on no road."""
         if len(fixes) < 2:
             return [None] * len(fixes)
         request = {
@@ -116,7 +116,7 @@ class _Service:
         return [_match_of(point, edges, line) for point in answer["matched_points"]]
 
     def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
-        """Return status and document that the service answers."""
+        """Return the status and document of the service's answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with contextlib.closing(connection):
             connection.request(method, path, body, {"Content-Type": "application/json"})
@@ -143,7 +143,7 @@ def _service(extract: Extract, file: Path, folder: Path) -> Iterator[_Service]:
     settings["httpd"]["service"]["listen"] = f"tcp://127.0.0.1:{port}"
     config.write_text(json.dumps(settings))
     _output([_PACKAGE / "bin" / "valhalla_build_tiles", "-c", config, roads])
-    # The service writes a line for each trace.
+    # Discard the output: the service writes a line for each trace.
     process = subprocess.Popen(
         [_PACKAGE / "bin" / "valhalla_service", config, "1"],
         stdout=subprocess.DEVNULL,
@@ -189,7 +189,7 @@ def _match_of(
 
 
 def _decoded(line: str) -> list[tuple[float, float]]:
-    """Return longitude and latitude of an encoded polyline's points."""
+    """Return the longitude and latitude of an encoded polyline's points."""
     numbers: list[int] = []
     value = shift = 0
     for character in line:
@@ -207,9 +207,9 @@ def _decoded(line: str) -> list[tuple[float, float]]:
 
 
 def _heading(line: Sequence[tuple[float, float]], lon: float, lat: float) -> float | None:
-    """Return the direction of a line where it is nearest to a place; None where it has no length.
+    """Return a line's direction where it is nearest to a place; None if it has no length.
 
-    An edge's own headings are those of its ends, which may be kilometres and many bends away.
+    Valhalla gives an edge's headings only at its ends, which may be kilometres and many bends away.
     """
     wide = math.cos(math.radians(lat))
     nearest, heading = math.inf, None
@@ -227,7 +227,7 @@ def _heading(line: Sequence[tuple[float, float]], lon: float, lat: float) -> flo
 
 
 def _write(extract: Extract, file: Path, roads: Path) -> None:
-    """Write an extract with its tunnels as they are driven through, in the order tiles need."""
+    """Write an extract with its road tunnels as drives pass them, in the order that tiles need."""
     dug = {e.way.id: e.way.tags for e in extract.network.edges.values() if extract.cover(e)}
 
     with osmium.SimpleWriter(str(roads)) as writer:

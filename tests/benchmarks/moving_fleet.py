@@ -28,12 +28,11 @@ _AROUND, _RADIUS_M, _SPEED_MPS = (7.44, 46.95), 15_000.0, 20.0
 _METRES_PER_DEGREE = 111_320.0
 _ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 _ARGUMENTS += ["--enable-precise-memory-info"]
-# Headings are whole degrees but for the last vehicle of each post, whose heading is a number that
-# no other post has: 1/200° and so many hundredths.
+# Headings are whole degrees, except for the last vehicle of each post: its heading is unique to
+# the post, 1/200° and so many hundredths.
 _NUMBERS = 36_000
-# Notes when such a heading has been handed to the graphics card, and the frame with it is done.
-# Each vehicle has 13 numbers there, of which the eleventh is the heading
-# (`console/src/map/motion.ts`).
+# Notes when such a heading has been uploaded to the graphics card and its frame is done. Each
+# vehicle has 13 numbers there, of which the eleventh is the heading (`console/src/map/motion.ts`).
 _WATCH = """(() => {
   const seen = globalThis.fixesSeen = [];
   const known = new Set();
@@ -68,7 +67,7 @@ _WATCH = """(() => {
 
 
 def missing() -> str | None:
-    """Return why there is no console to be measured."""
+    """Return why the console cannot be measured, or None."""
     if shutil.which("chromium") is None:
         return "Debian's package chromium is missing"
     built = Path(underpass_control.__file__).parent / "console" / "index.html"
@@ -77,7 +76,7 @@ def missing() -> str | None:
 
 @dataclass
 class Watched:
-    """A console that shows the fleet, as it is before any vehicle has reported."""
+    """A console with the fleet on its map, before any vehicle has reported."""
 
     page: Page
     reporter: Reporter
@@ -110,7 +109,7 @@ async def watched(service: ControlService, database: Path) -> AsyncIterator[Watc
 
 
 def _register(database: Path) -> None:
-    """Store the terminals at once: over REST each is a reason to plan, which takes minutes."""
+    """Store all terminals directly: over REST each would trigger a plan, which takes minutes."""
     row = "INSERT INTO terminal (node, beam_id, name, weight, forward_minimum_bps, "
     row += "return_minimum_bps, gateway, revision) VALUES (?, 'beam', ?, 1, 0, 0, ?, 1)"
     with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
@@ -120,22 +119,22 @@ def _register(database: Path) -> None:
 
 @dataclass
 class Reporter:
-    """Posts where all vehicles are, each second if the service takes them so fast."""
+    """Posts all vehicles' positions, each second if the service can keep up."""
 
     gateway: aiohttp.ClientSession
-    # By the number of a post, when it was answered as stored, s since the epoch.
+    # When each post was answered as stored, s since the epoch, by its number.
     accepted_s: dict[int, float] = field(default_factory=dict)
     count: int = 0
     _posts: int = 0
     _began_s: float = field(default_factory=time.monotonic)
 
     def per_second(self) -> float:
-        """Return how many positions were taken in a second."""
+        """Return how many positions were accepted per second."""
         return self.count / (time.monotonic() - self._began_s)
 
     @contextlib.asynccontextmanager
     async def reporting(self) -> AsyncIterator[None]:
-        """Report meanwhile."""
+        """Report while the context lasts."""
         self._began_s = time.monotonic()
         task = asyncio.create_task(self._run())
         try:

@@ -12,7 +12,7 @@ from tests.benchmarks.figures import FIGURES
 from tests.benchmarks.records import Record, Result
 
 mpl.use("svg")
-# The same figures give the same file, so that a repository shows what changed.
+# The same figures give the same file, so that commits show only real changes.
 mpl.rcParams["svg.hashsalt"] = "underpass"
 
 from matplotlib import pyplot as plt  # noqa: E402 - after the choice of what it draws with
@@ -35,11 +35,11 @@ def plot_names(result: Result) -> list[str]:
 
 
 def _barred(result: Result) -> list[list[Record]]:
-    """Return the records of each figure that is shown as bars."""
+    """Return the records of each figure to show as bars."""
     by_figure: dict[str, list[Record]] = {}
     for entry in result.records:
         by_figure.setdefault(entry.id, []).append(entry)
-    # A figure in many variants is better seen as curves.
+    # A figure with many variants is easier to read as curves.
     if len(by_figure) > 6:
         return []
     return [entries for entries in by_figure.values() if len(entries) > 1]

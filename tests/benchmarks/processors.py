@@ -1,4 +1,4 @@
-"""How busy the machine's processors were: what else ran beside an experiment shows there."""
+"""How busy the machine's processors were, which shows other load beside an experiment."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _COUNTED = 8
 
 
 class Processors:
-    """What all processors do from now on, whoever has them do it."""
+    """The load of all processors from now on, whatever its origin."""
 
     def __init__(self, stat: Path = _STAT) -> None:
         self._stat = stat
         self._before = _times(stat)
 
     def told(self) -> str:
-        """Return which part of the time since then they were idle or another machine's, in %."""
+        """Return the part of the time since then that they were idle or stolen, in %, as text."""
         idle, stolen = self._parts()
         return f"idle {100 * idle:.0f} %, taken by other machines {100 * stolen:.0f} %"
 
     def idle(self) -> float:
-        """Return which part of the time since then they were idle, 0 to 1."""
+        """Return the part of the time since then that they were idle, 0 to 1."""
         return self._parts()[0]
 
     def _parts(self) -> tuple[float, float]:

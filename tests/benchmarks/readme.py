@@ -1,4 +1,4 @@
-"""The tables of the project's README, from the records: between markers, by this program alone."""
+"""Writes the tables of the project's README from the records, between markers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.benchmarks.report import MixedError, saved_results, volumes
 README = Path(__file__).parents[2] / "README.md"
 _MARKED = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 _MISSING = "\N{EN DASH}"
-# Rates from here on are told in hundreds.
+# Rates from here on are rounded to hundreds.
 _FEW = 1000.0
 
 _COLUMNS = {
@@ -28,12 +28,12 @@ _COLUMNS = {
 
 
 class MarkerError(ValueError):
-    """A page has no markers, or one of a block that there is not."""
+    """A page has no markers, or one for an unknown block."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """All records of a folder, and what a page says of their origin."""
+    """All records of a folder, and the text about their origin."""
 
     of: Mapping[tuple[str, str], Record]
     notes: Mapping[str, Mapping[str, object]]
@@ -41,12 +41,12 @@ class Records:
     origins: Mapping[str, str]
 
     def median(self, figure: str, subject: str = "underpass") -> float | None:
-        """Return a figure's median; None where it was not measured."""
+        """Return a figure's median; None if it was not measured."""
         found = self.of.get((figure, subject))
         return found.median if found else None
 
     def origin(self, figures: Iterable[str]) -> str:
-        """Say where these figures come from; those of several campaigns are refused."""
+        """Return where these figures come from; refuse figures of several campaigns."""
         found = sorted({self.origins[name] for name in figures if name in self.origins})
         if len(found) > 1:
             raise MixedError(f"one table has figures of several origins: {' '.join(found)}")
@@ -74,7 +74,7 @@ def collect(folder: Path = RESULTS) -> Records:
 
 
 def rewritten(page: str, records: Records) -> str:
-    """Return a page with what is between its markers made anew; else it is as it was."""
+    """Return a page with new text between its markers, and all else unchanged."""
 
     def block(match: re.Match[str]) -> str:
         if match[2] not in _BLOCKS:

@@ -17,7 +17,7 @@ from tests.benchmarks.figures import FIGURES
 
 _SYSCTL = Path("/proc/sys/net")
 RESULTS = Path(__file__).parent / "results"
-# What an experiment's file of samples is named behind its name.
+# The ending of the file name of an experiment's samples.
 SAMPLES = ".samples.json"
 
 
@@ -35,8 +35,8 @@ class Record:
     met: bool | None
     target_p90: float | None = None
     values: list[float] = field(default_factory=list)
-    # Runs that were ended early. Times count as the end's, which flatters them; goodputs as the
-    # bytes until then allow.
+    # Runs that were ended early. Their times count up to that end, which flatters them; goodputs
+    # use the bytes until then.
     censored: int = 0
     censored_bytes: list[int] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ def record(
     *,
     censored_bytes: Sequence[int] = (),
 ) -> Record:
-    """Make the record of a figure from the values of its runs."""
+    """Make a figure's record from the values of its runs."""
     figure = FIGURES[figure_id]
     median = quantile(values, 0.5)
     p90 = quantile(values, 0.1 if figure.more_is_better else 0.9)
@@ -69,7 +69,7 @@ def record(
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """Return the value below which `part` of the values lie, interpolated between two of them."""
+    """Return the value below which `part` of the values lie, interpolated between neighbours."""
     ordered = sorted(values)
     place = part * (len(ordered) - 1)
     low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
@@ -78,25 +78,25 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 @dataclass
 class Result:
-    """What one experiment found: records, curves for its plots, and how it was run."""
+    """One experiment's result: records, curves for its plots, and how it was run."""
 
     experiment: str
     records: list[Record] = field(default_factory=list)
     # By plot, then by line: pairs of x and y.
     curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
     notes: dict[str, object] = field(default_factory=dict)
-    # By subject: what it was told of the hop, and whether it began warm or cold.
+    # By subject: what it was told of the hop, and whether it started warm or cold.
     told: dict[str, str] = field(default_factory=dict)
-    # The campaign that it is part of, None for a run by itself.
+    # Its campaign, None for a run by itself.
     campaign: str | None = None
-    # How long it took in all; None where nobody noted it.
+    # The total duration; None if it was not noted.
     took_s: float | None = None
-    # What a record's values were worked out from, by series and run, where they are not the
-    # samples themselves. In a file of its own.
+    # The samples from which a record's values were computed, by series and run, unless the values
+    # are the samples. Saved in a separate file.
     samples: dict[str, list[list[float]]] = field(default_factory=dict)
 
     def left_out(self, reason: str | None) -> bool:
-        """Note why this machine cannot run the experiment; tell whether there is a reason."""
+        """Note why this machine cannot run the experiment; return whether there is a reason."""
         if reason:
             self.notes["left out"] = reason
         return bool(reason)
@@ -104,7 +104,7 @@ class Result:
     def save(self, folder: Path) -> Path:
         """Write it to `<experiment>.json`, and its samples to `<experiment>.samples.json`.
 
-        The former is whole or not there, whenever the process is killed.
+        The former is complete or absent, whenever the process is killed.
         """
         folder.mkdir(parents=True, exist_ok=True)
         document = dataclasses.asdict(self)
@@ -121,7 +121,7 @@ class Result:
 
 
 def load(path: Path) -> tuple[Result, dict[str, Any]]:
-    """Read a saved result without its samples, and the machine it was measured on."""
+    """Read a saved result without its samples, and the machine that measured it."""
     document = json.loads(path.read_text())
     where: dict[str, Any] = document.pop("machine")
     document["records"] = [Record(**entry) for entry in document["records"]]
@@ -129,14 +129,14 @@ def load(path: Path) -> tuple[Result, dict[str, Any]]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file that is as before until all of it is there."""
+    """Replace a file atomically: it keeps its old content until the new one is complete."""
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(text)
     unfinished.replace(path)
 
 
 def machine() -> dict[str, object]:
-    """Describe this machine, as far as figures depend on it."""
+    """Describe this machine as far as it affects figures."""
     return {
         "kernel": platform.release(),
         "cpu": _first("/proc/cpuinfo", "model name"),
@@ -149,7 +149,7 @@ def machine() -> dict[str, object]:
 
 
 def git(*arguments: str) -> str:
-    """Return what git says in this repository; nothing where it is none."""
+    """Return git's output in this repository; empty outside of one."""
     done = subprocess.run(
         ["git", "-C", str(RESULTS.parent), *arguments], capture_output=True, text=True, check=False
     )
@@ -157,7 +157,7 @@ def git(*arguments: str) -> str:
 
 
 def _first(path: str, name: str) -> str:
-    """Return the first value of a name in a file of `name : value` lines; "" if there is none."""
+    """Return a name's first value in a file of `name : value` lines; "" if there is none."""
     for line in Path(path).read_text().splitlines():
         key, _, value = line.partition(":")
         if key.strip() == name:

@@ -1,4 +1,4 @@
-"""The report: a Markdown page for each campaign, and one that leads to them."""
+"""The report: a Markdown page for each campaign, and one with links to them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ These are single runs, not one campaign: each experiment names its commit and ma
 
 
 class MixedError(RuntimeError):
-    """Results in one folder are not of one campaign; the text names the first that is not."""
+    """Results in one folder are of several campaigns; the text names the first that differs."""
 
 
 def saved_results(folder: Path) -> list[tuple[Result, dict[str, Any]]]:
-    """Return a folder's results with their machines, if all are of the campaign that it has.
+    """Return a folder's results with their machines; all must be of the folder's campaign.
 
-    A folder without a manifest has runs by themselves, and none of a campaign.
+    A folder without a manifest has only runs by themselves, none of a campaign.
     """
     manifest = load_manifest(folder)
     own = manifest.id if manifest else None
@@ -66,12 +66,12 @@ def _check_campaign(path: Path, campaign: str | None, own: str | None) -> None:
 
 
 def volumes(folder: Path) -> list[Path]:
-    """Return the folders below one that have a campaign each."""
+    """Return the subfolders that have a campaign."""
     return [path.parent for path in sorted(folder.glob(f"*/{FILE}"))]
 
 
 def write_report(folder: Path = RESULTS) -> Path:
-    """Plot every saved result and write the page that shows them; for the volumes, too."""
+    """Plot every saved result and write the page that shows them, also for the volumes."""
     for volume in volumes(folder):
         write_report(volume)
     path = folder / "REPORT.md"
@@ -88,7 +88,7 @@ def write_report(folder: Path = RESULTS) -> Path:
 
 
 def report(folder: Path = RESULTS) -> str:
-    """Return the page that shows a folder's results, and leads to those of its volumes."""
+    """Return the page of a folder's results, with links to those of its volumes."""
     results = saved_results(folder)
     parts = [_INTRODUCTION]
     if found := volumes(folder):
@@ -125,7 +125,7 @@ def _which(campaign: str | None) -> str:
 
 
 def _origin(folder: Path, results: Sequence[tuple[Result, dict[str, Any]]]) -> str:
-    """Say what all results have in common, or that they do not."""
+    """Return the results' common origin, or say that they have none."""
     manifest = load_manifest(folder)
     if manifest is None:
         before = folder / "BEFORE_CAMPAIGNS.md"
@@ -146,7 +146,7 @@ def _origin(folder: Path, results: Sequence[tuple[Result, dict[str, Any]]]) -> s
     beside = [name for name, told in manifest.experiments.items() if told["beside others"]]
     if beside:
         lines.append(f"- measured beside each other, for they load the machine little: {beside}")
-    # What somebody who was there has to say of it.
+    # A note by the person who measured.
     if (notes := folder / "NOTES.md").exists():
         lines.append(f"\n{notes.read_text().strip()}")
     return "\n".join(lines) + "\n"
@@ -174,7 +174,7 @@ def _section(result: Result, machine: dict[str, Any]) -> Iterator[str]:
 
 
 def _shortened(note: str, experiment: str) -> str:
-    # Raw samples are for programs: a page shows how they begin.
+    # Raw samples are for programs: a page shows only their beginning.
     if len(note) <= _LONGEST_NOTE:
         return note
     return f"{note[:_LONGEST_NOTE]}… ([all of it]({experiment}.json))"
@@ -207,7 +207,7 @@ def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Itera
 
 
 def _meets(entry: Record) -> bool | None:
-    """Tell whether a record meets the target that is shown beside it, if it was measured for it."""
+    """Tell whether a record meets its figure's target; None if their units differ."""
     figure = FIGURES[entry.id]
     return figure.meets(entry.median, entry.p90) if entry.unit == figure.unit else None
 
@@ -224,7 +224,7 @@ def _ratio(entry: Record, ours: float | None, *, more_is_better: bool) -> str:
 
 
 def summary(results: list[Result]) -> str:
-    """Return the figures that have a target, a line each: of the subject that it is for."""
+    """Return the figures that have a target, a line each, of the target's subject."""
     lines = [
         f"{'met   ' if entry.met else 'MISSED'}  {entry.id}: {entry.median:.4g} {entry.unit} "
         f"(p90 {entry.p90:.4g}; target {entry.target:g}{_within(FIGURES[entry.id])})"

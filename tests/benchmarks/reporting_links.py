@@ -1,4 +1,4 @@
-"""A beam of 1,000 terminals whose gateway reports what their links do, each second."""
+"""A beam of 1,000 terminals whose gateway reports on their links each second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import aiohttp
 TERMINALS = 1_000
 GATEWAY = 100_000
 BEAM_BPS = 400_000_000
-# So many at once have a backlog, for so long.
+# How many terminals have a backlog at once, and for how long.
 ACTIVE, ACTIVE_S = 50, 5.0
 _LINKS_IN_A_STATUS = 250
 _BACKLOG_BYTES = 1_000_000
@@ -20,9 +20,9 @@ _BACKLOG_BYTES = 1_000_000
 async def report_links(
     gateway: aiohttp.ClientSession, answered: Callable[[float], None] = lambda _: None
 ) -> None:
-    """Post each second what the links of all terminals do, as their gateway would.
+    """Post reports on all terminals' links each second, as their gateway would.
 
-    `answered` is told how long each answer took, s.
+    `answered` gets the time until each answer, s.
     """
     began_s = time.monotonic()
     sent = dict.fromkeys(range(1, TERMINALS + 1), 0)
@@ -56,7 +56,7 @@ async def report_links(
                     "clock_offset_ms": 0,
                     "synchronised": True,
                     "links": links[place : place + _LINKS_IN_A_STATUS],
-                    # No two reports of a kind have the same.
+                    # Unique among reports of one kind.
                     "uptime_ms": round(1000 * since_s) + place // _LINKS_IN_A_STATUS,
                     "incarnation": 1,
                 },

@@ -102,7 +102,7 @@ def test_our_first_run_bounds_the_others_and_never_above_the_most() -> None:
 
 
 class Hop:
-    """Time, and a hop that carries so many bytes in each second of it."""
+    """Virtual time, and a hop that carries so many bytes in each second."""
 
     def __init__(self, bytes_per_s: Callable[[float], float]) -> None:
         self.bytes_per_s = bytes_per_s
@@ -133,7 +133,7 @@ def drained(monkeypatch: pytest.MonkeyPatch, hop: Hop) -> bool:
 
 
 def test_a_run_waits_until_the_hop_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    # An upload that goes on behind its run, at the rate of the link.
+    # An upload that goes on after its run, at the link's rate.
     hop = Hop(lambda at: 250_000 if at < 100 else 1_000)
     assert drained(monkeypatch, hop)
     assert 100 < hop.now < 102

@@ -25,7 +25,7 @@ def test_a_link_in_full_use_from_the_first_round_trip_on_is_a_hundred_percent() 
 def test_goodput_counts_the_link_a_way_before_the_client() -> None:
     steps = [Step(0.0, 10_000_000, 500.0), Step(5.0, 20_000_000, 500.0)]
     trace = Trace("t", "a test", 10.0, steps, steps)
-    # Between 5 and 6 s the client has what the link carried between 4.5 and 5.5 s: 15 Mbit.
+    # Between 5 and 6 s the client receives what the link carried from 4.5 to 5.5 s: 15 Mbit.
     one = loaded(trace, Load(6.0, 5.0), [(5.0, 0), (6.0, round(15e6 / 8 * HEADERS_LEAVE))])
     assert one.goodput_percent == pytest.approx(100, abs=0.01)
 

@@ -10,7 +10,7 @@ _MOVED_S = 20.0
 
 
 def _first_come_first_served(name: str, seed: int) -> Run:
-    """Serve Gold's pages by a link of 10 Mbit/s, whatever Silver does."""
+    """Serve Gold's pages over a link of 10 Mbit/s, whatever Silver does."""
     gold, silver, _ = loads(seed, name)
     free, pages = 0.0, []
     for at in gold:

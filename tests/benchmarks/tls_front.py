@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks.tls_front CERTIFICATE KEY PORT TO`: TLS 1.3 before a service.
 
-What a reverse proxy is to the control service, without its cache and its compression.
+Stands in for the control service's reverse proxy, without cache and compression.
 """
 
 from __future__ import annotations

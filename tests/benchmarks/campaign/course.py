@@ -1,4 +1,4 @@
-"""A campaign's course: experiments as processes, in portions that can be broken off."""
+"""A campaign's course: experiments as processes, in portions that can be interrupted."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.benchmarks.records import load
 
 _LOOK_S = 0.5
 _TELL_S = 60.0
-# So long the processors are watched at a time, and what was started before anything else is.
+# How long the processors are watched at a time, and what was started, before the next start.
 _WATCH_S = 30.0
-# Less idle than this they are saturated: what is measured waits for others.
+# Processors that are less idle than this are saturated: experiments wait for each other.
 _SATURATED = 0.05
-# What met that for more of its time is measured again, alone.
+# An experiment that met saturation for more of its time is measured again, alone.
 _SATURATED_AT_MOST = 0.1
-# A test bed is taken down after SIGTERM.
+# After SIGTERM an experiment takes its test bed down.
 _END_S = 60.0
 
 
@@ -54,8 +54,8 @@ class Child(Protocol):
 
 
 Launch = Callable[[Entry], Child]
-# Begins to watch the processors; what it returns tells the part of the time since that they were
-# idle.
+# Starts to watch the processors; the function that it returns gives the idle part of the time
+# since then.
 Watch = Callable[[], Callable[[], float]]
 
 
@@ -64,7 +64,7 @@ class _Running:
     entry: Entry
     child: Child
     began: float
-    # Times that the processors were watched meanwhile, and were found saturated by others, too.
+    # How often the processors were watched meanwhile, and found saturated with others running.
     watched: int = 0
     saturated: int = 0
 
@@ -75,7 +75,7 @@ class _Running:
 def begun_or_resumed(folder: Path, fresh: Manifest, *, anew: bool) -> Manifest:
     """Return the manifest of the campaign in a folder, or begin one there.
 
-    What was measured with anything else is not gone on with.
+    A campaign that was begun with anything else is not continued.
     """
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
@@ -92,13 +92,13 @@ def begun_or_resumed(folder: Path, fresh: Manifest, *, anew: bool) -> Manifest:
 
 
 def is_there(volume: Path, fresh: Manifest) -> bool:
-    """Tell whether a volume's results are of a whole campaign that would begin as this one."""
+    """Tell whether a volume has the results of a complete campaign that began like this one."""
     there = load_manifest(volume)
     return there is not None and there.ended is not None and not there.differences(fresh)
 
 
 def done(folder: Path, manifest: Manifest) -> set[str]:
-    """Return the experiments whose results are there; those of another campaign are refused."""
+    """Return the experiments that have results; refuse results of another campaign."""
     found = set()
     for name in manifest.experiments:
         path = folder / f"{name}.json"
@@ -133,17 +133,17 @@ class Course:
         self._running: dict[str, _Running] = {}
         self._began = self._watching_since = clock()
         self._watch, self._watched = watch, watch()
-        # Not known beside what has only just begun.
+        # Unknown right after a start.
         self._idle: float | None = None
         self._portion_s = portion_s
         self._started = self._stopping = False
 
     def stop(self) -> None:
-        """Break the portion off: what runs is ended and measured again in the next one."""
+        """Interrupt the portion: running experiments are measured again in the next one."""
         self._stopping = True
 
     def remaining_s(self) -> float:
-        """Return how long the rest takes, by what experiments are known to take."""
+        """Return how long the rest takes, from the experiments' known durations."""
         passed = [
             (one.entry, one.entry.expected_s - (self._clock() - one.began))
             for one in self._running.values()
@@ -151,7 +151,7 @@ class Course:
         return duration_s(self.pending, passed)
 
     def run(self) -> None:
-        """Run experiments until all are done, the portion is over, or it is broken off."""
+        """Run experiments until all are done, or the portion is over or interrupted."""
         portion = {"began": now(), "ended": ""}
         self._manifest.portions.append(portion)
         self._tell()
@@ -171,7 +171,7 @@ class Course:
             self._manifest.save(self._folder)
 
     def _start(self) -> bool:
-        """Start what there is room and time for; tell whether anything was started."""
+        """Start all that there is room and time for; return whether anything was started."""
         started = False
         while (entry := self._next()) is not None:
             child = self._launch(entry)
@@ -184,7 +184,7 @@ class Course:
         return started
 
     def _look_at_processors(self) -> None:
-        """Note whether what runs had to wait for a processor."""
+        """Note whether the running experiments had to wait for a processor."""
         if self._clock() - self._watching_since < _WATCH_S:
             return
         self._idle = self._watched()
@@ -207,12 +207,12 @@ class Course:
             left_s = self._portion_s - (self._clock() - self._began)
         entry = startable(self.pending, running, left_s, idle)
         if entry is None and not self._started:
-            # Each portion does something, however short it is.
+            # Even a very short portion does at least one experiment.
             entry = startable(self.pending, running, None)
         return entry
 
     def _reap(self) -> bool:
-        """Take note of what has ended; tell whether anything has."""
+        """Handle the experiments that have ended; return whether there were any."""
         ended = [name for name, one in self._running.items() if one.child.poll() is not None]
         for name in ended:
             one = self._running.pop(name)
@@ -255,9 +255,9 @@ class Course:
 
 
 def launcher(folder: Path, manifest: Manifest, idle_s: float) -> Launch:
-    """Return what starts an experiment as a process, which ends with this one.
+    """Return a function that starts an experiment as a process, which ends with this one.
 
-    Where tree or programs are no longer the campaign's, it is refused.
+    It refuses to start once the tree or the programs have changed since the campaign began.
     """
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -278,10 +278,10 @@ def launcher(folder: Path, manifest: Manifest, idle_s: float) -> Launch:
 
 
 def replace_volume(folder: Path, results: Path, aside: Path) -> None:
-    """Put a complete campaign in its volume's place; nothing of what was there remains.
+    """Replace a volume by a complete campaign; nothing of the old volume remains.
 
-    `folder` has the volume's name. What measured the same experiments before there were campaigns
-    goes too. The volume that was there and the campaign's logs are put aside, until the next time.
+    `folder` has the volume's name. Results of the same experiments from before there were campaigns
+    are removed too. The old volume and the campaign's logs are put aside, until the next time.
     """
     volume = results / folder.name
     for source, name in (
@@ -298,7 +298,7 @@ def replace_volume(folder: Path, results: Path, aside: Path) -> None:
 
 @contextmanager
 def broken_off_by_signals(course: Course) -> Iterator[None]:
-    """Have SIGINT and SIGTERM break a course off, so that it can be resumed."""
+    """Have SIGINT and SIGTERM interrupt a course, so that it can be resumed."""
     names = (signal.SIGINT, signal.SIGTERM)
     before = {name: signal.signal(name, lambda *_: course.stop()) for name in names}
     try:

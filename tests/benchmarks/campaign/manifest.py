@@ -1,4 +1,4 @@
-"""The manifest: what a campaign was measured with, so that nothing else comes into its report."""
+"""The manifest: what a campaign was measured with. Its report takes no other results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.testbed.programs import built
 
 FILE = "manifest.json"
 _PROGRAMS = ("underpass", "satlink")
-# What a volume that is complete changes, and no experiment reads.
+# A complete volume changes these, and no experiment reads them.
 _WRITTEN = ("tests/benchmarks/results", "README.md")
-# Debian's packages of the peers and of what loads them.
+# The Debian packages of the peers and of the load generators.
 _PEERS = ("kcptun", "shadowsocks-libev", "haproxy", "iperf3", "postgresql")
 
 
@@ -31,18 +31,18 @@ class CampaignError(RuntimeError):
 
 @dataclass
 class Manifest:
-    """One commit, one machine, one list of experiments; and when which portion ran."""
+    """One commit, one machine, one list of experiments; and the times of each portion."""
 
     id: str
     commit: str
-    # SHA-256 of what was measured.
+    # SHA-256 of the measured programs.
     programs: dict[str, str]
     machine: dict[str, object]
     peers: dict[str, str]
-    # By experiment: what it was started with.
+    # By experiment: its settings.
     experiments: dict[str, dict[str, object]]
     seed: int
-    # A trial has not all experiments, or not all runs: it never takes the results' place.
+    # A trial lacks some experiments or runs: it never replaces the results.
     trial: bool
     started: str
     ended: str | None = None
@@ -54,7 +54,7 @@ class Manifest:
         write_whole(folder / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     def differences(self, other: Manifest) -> list[str]:
-        """Return what another one has otherwise, of what must be the same to go on."""
+        """Return the differences to another manifest that forbid to continue with it."""
         names = ("commit", "programs", "machine", "peers", "experiments", "seed", "trial")
         return [
             f"{name} (was {getattr(self, name)}, is {getattr(other, name)})"
@@ -70,7 +70,7 @@ def load_manifest(folder: Path) -> Manifest | None:
 
 
 def made_now(entries: Sequence[Entry], *, seed: int, trial: bool) -> Manifest:
-    """Describe what a campaign that begins now measures; refuse a tree with changes."""
+    """Make the manifest of a campaign that begins now; refuse a tree with changes."""
     commit = _commit()
     if not commit:
         raise CampaignError("a campaign is of one commit, and this is no git repository")
@@ -89,7 +89,7 @@ def made_now(entries: Sequence[Entry], *, seed: int, trial: bool) -> Manifest:
 
 
 def check_unchanged(begun: Manifest) -> None:
-    """Refuse to measure on where tree or programs have changed meanwhile."""
+    """Refuse to continue if the tree or the programs have changed meanwhile."""
     if (commit := _commit()) != begun.commit:
         raise CampaignError(f"the campaign is of commit {begun.commit}, and now it is {commit}")
     if (programs := _programs()) != begun.programs:
@@ -108,7 +108,7 @@ def _programs() -> dict[str, str]:
 
 
 def described(entry: Entry) -> dict[str, object]:
-    """Return what an experiment is started with."""
+    """Return an experiment's settings."""
     return {
         "subjects": [name for name in subjects.NAMES if name in entry.subjects],
         "runs": entry.runs,

@@ -1,7 +1,7 @@
 """Which experiments a campaign has, how often each subject runs, and how long that takes.
 
-There is a campaign for each volume of the report: one is done in two hours at most, so that a
-machine that is lent for an afternoon measures a whole one.
+There is a campaign for each volume of the report. Each takes two hours at most, so that it can be
+completed on a machine that is lent for an afternoon.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tests.benchmarks import subjects
 from tests.benchmarks.bench import OURS
 
 LIMIT_S = 2 * 3600.0
-# The beds are built, the first idle time passes, the beds are taken down.
+# To build the test beds, wait for the first idle time, and take the test beds down.
 _AROUND_S = 75.0
 
-# What a profile V that is saturated needs of the machine, with room to spare.
+# The part of the machine that a saturated profile V needs, with room to spare.
 _V = 0.2
 
 _WITHOUT_PROXY = ("no-proxy-cubic", "no-proxy-bbr")
@@ -32,26 +32,26 @@ _MOST = (OURS, *_WITHOUT_PROXY, "kcptun")
 class Entry:
     """One experiment of a campaign.
 
-    `ours_s` and `peer_s` are what one run is known to take, `fixed_s` what does not depend on
-    their number. `at_once` is how many runs an experiment makes side by side. `share` is the
-    part of the machine that it needs: 1 is measured alone, others beside each other.
+    `ours_s` and `peer_s` are the known durations of one run, `fixed_s` the time that does not
+    depend on their number. `at_once` is how many runs an experiment makes in parallel. `share` is
+    the part of the machine that it needs: with 1 it is measured alone, else beside others.
     """
 
     name: str
     ours_s: float
     peer_s: float = 0.0
     subjects: tuple[str, ...] = (OURS,)
-    # How many series of each run there are: with and without a plan, both ways, by cell.
+    # How many variants each run has: with and without a plan, both ways, by cell.
     ours_times: int = 1
     peer_times: int = 1
     fixed_s: float = _AROUND_S
-    # Between two runs the hop falls quiet.
+    # For the hop to fall quiet between two runs.
     between_s: float = 2.0
     at_once: int = 1
     share: float = 1.0
-    # More runs than the rule asks for, where a run is short or its 95th percentile is the figure.
+    # More runs than the rule below, for short runs or where the figure is a 95th percentile.
     runs_at_least: int = 0
-    # Replaced in a trial.
+    # Set in a trial.
     scale: float = 1.0
 
     @property
@@ -77,13 +77,13 @@ class Entry:
         return max(1, math.ceil(runs * self.scale))
 
 
-# Experiments for which no campaign has time: they are run by themselves.
+# No campaign has time for these experiments: they are run by themselves.
 BY_HAND = (
     *("bundle-file", "console-hop", "console-hour", "console-hundred", "ltp-live", "soak"),
     "waiting-bundles",
 )
 
-# Each table of the project's README is of one volume.
+# Each table of the project's README takes its figures from one volume.
 VOLUMES: Mapping[str, tuple[str, ...]] = {
     "data": (
         *("first-byte", "object-1mb", "object-1mb-idle", "object-8mb-no-loss", "object-8mb"),
@@ -117,8 +117,8 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     "dtn": ("chain", "ltp", "sabr", "enrolment"),
 }
 
-# What a run takes, and what it needs of the machine, was measured on two cores: a saturated
-# profile V with all its programs needs 0.15 of them, three at once 0.48.
+# The durations and shares were measured on two cores: a saturated profile V with all its programs
+# needs 0.15 of them, three at once 0.48.
 CAMPAIGN = (
     Entry("pep-and-cc", 64.0, 130.0, (OURS, *_WITHOUT_PROXY), ours_times=2, share=0.75),
     Entry("survival", 760.0, fixed_s=0.0, share=0.25),
@@ -135,10 +135,10 @@ CAMPAIGN = (
     Entry("on-demand", 80.0, 95.0, _MOST, share=_V),
     Entry("coded-8mb", 1.6, ours_times=4, between_s=1.0, runs_at_least=20),
     Entry("fade", 123.0, 130.0, _MOST, share=0.4),
-    # Ten minutes of each are idle; what counts is the hub's own processor time.
+    # Ten minutes of each are idle; only the hub's own processor time counts.
     Entry("swarm", 800.0, fixed_s=0.0, share=0.25),
     Entry("coded-200mb", 14.0, ours_times=4),
-    # A run of 25 s in 15 cells; those of the five round-trip times side by side.
+    # A run of 25 s in 15 cells; the five round-trip times are measured in parallel.
     Entry("goodput-rtt", 30.0, 30.0, _SHARING, 15, 15, at_once=5, share=0.4),
     Entry("fallback", 34.0, 38.0, _MOST, share=_V),
     # Three of its 25 minutes at once.
@@ -146,10 +146,10 @@ CAMPAIGN = (
     Entry("shared-hop", 34.0, 34.0, _MOST, 2, 2, fixed_s=2 * _AROUND_S, share=_V),
     Entry("leo", 303.0, 305.0, _MOST, share=_V),
     Entry("ltp", 4.0, fixed_s=20.0, between_s=0.0, share=0.5),
-    # By streams of TCP and by coded datagrams, with single losses and with bursts.
+    # Over TCP streams and coded datagrams, with single losses and with bursts.
     Entry("coded-1mb", 0.7, ours_times=4, between_s=1.0, runs_at_least=100, share=0.5),
     Entry("real-drive", 357.0, 357.0, (OURS, "no-proxy-bbr", "kcptun"), ours_times=2, share=_V),
-    # Two losses, by both layers.
+    # Two losses, over both layers.
     Entry("quic", 60.0, ours_times=4),
     Entry("first-byte", 0.7, 1.3, tuple(subjects.NAMES), between_s=1.0, share=0.3),
     # Down and up.
@@ -160,7 +160,7 @@ CAMPAIGN = (
     Entry("after-blockage", 125.0, ours_times=2, fixed_s=30.0, share=_V),
     Entry("upload", 44.0, 55.0, _RIVALS, share=_V),
     Entry("report-to-plan", 5.0, ours_times=2, fixed_s=30.0, runs_at_least=24, share=0.5),
-    # Three cases of half a minute, on half of profile G in the mean; so has the fade.
+    # Three cases of half a minute, on half of profile G on average, like the fade.
     Entry("wrong-hint", 32.0, 34.0, _MOST, 3, 3, fixed_s=3 * _AROUND_S, share=0.4),
     # Ten thousand terminals are registered first.
     Entry("sabr", 15.0, fixed_s=120.0, between_s=0.0, share=0.5),
@@ -169,7 +169,7 @@ CAMPAIGN = (
     Entry("object-8mb-vehicle", 2.5, 6.0, tuple(subjects.NAMES), between_s=1.5, share=_V),
     Entry("upgrade", 330.0, fixed_s=0.0, between_s=0.0),
     Entry("satlink", 0.0, fixed_s=60.0, between_s=0.0),
-    # A drive over each map, of which Meili takes most.
+    # A drive over each map; Meili takes most of the time.
     Entry("matching", 5.0, fixed_s=10.0, between_s=0.0, runs_at_least=24, share=0.5),
     Entry("restart-blocked", 16.0, fixed_s=30.0, runs_at_least=20, share=_V),
     Entry("hostile", 185.0, fixed_s=0.0, share=0.25),
@@ -181,9 +181,9 @@ CAMPAIGN = (
     Entry("road-ahead", 1.2, fixed_s=60.0, between_s=0.0, runs_at_least=200, share=0.5),
     Entry("jitter", 33.0, 45.0, _MOST, 4, 4, share=_V),
     # On a map of a town, and on that of a country, which takes a minute to import.
-    # Alone: the service takes one of the two cores, what posts to it and measures the other.
+    # Alone: the service takes one of the two cores, its senders and the measurement the other.
     Entry("moving-vehicles", 50.0, fixed_s=150.0, between_s=0.0),
-    # By both paths, by the satellite, of 85 s by the terrestrial one, and by split proxies.
+    # Over both paths, over the satellite, 85 s over the terrestrial path, and by split proxies.
     Entry("bonding", 45.0, ours_times=8, share=_V),
     # Half a minute of eight subjects each, with six numbers of users; four have two runs of three.
     Entry("minfct", 1400.0, share=_V),
@@ -191,7 +191,7 @@ CAMPAIGN = (
     # LTE and GEO; and once 16 pairs of hops, each on a test bed of its own.
     Entry("unequal", 72.0, fixed_s=1050.0, share=0.4),
     Entry("sky", 9.0, fixed_s=30.0, between_s=0.0, share=0.5),
-    # By TCPCL, by QUIC, pinned, and by MPTCP.
+    # Over TCPCL, over QUIC, pinned, and over MPTCP.
     Entry("outage", 50.0, ours_times=5, share=_V),
     # 100 MB and objects of 20 kB, with one path each way and with the satellite alone.
     Entry("one-way", 23.0, ours_times=2, share=_V),
@@ -219,7 +219,7 @@ CAMPAIGN = (
     Entry("prediction", 0.05, fixed_s=2.0, between_s=0.0, runs_at_least=100),
     Entry("planner", 0.1, fixed_s=5.0, between_s=0.0, runs_at_least=30),
     Entry("position-reports", 11.0, ours_times=2, fixed_s=60.0),
-    # Two sizes on a fresh test bed: ours at its first and second start, and told.
+    # Two sizes on a fresh test bed: ours at its first and second start, and with hints.
     Entry("unconfigured", 90.0, 125.0, _MOST, fixed_s=0.0, between_s=0.0),
     Entry("mmwave", 63.0, 65.0, _MOST),
     Entry("bursts", 68.0, 165.0, _MOST),
@@ -227,9 +227,9 @@ CAMPAIGN = (
 
 
 def chosen(names: Iterable[str], scale: float = 1.0) -> tuple[Entry, ...]:
-    """Return the entries of these experiments, with this part of their runs.
+    """Return the entries of these experiments, with `scale` of their runs.
 
-    The longest comes first, so that the others fill its gaps.
+    The longest comes first, so that shorter ones fill the gaps.
     """
     wanted = set(names)
     entries = [
@@ -241,10 +241,10 @@ def chosen(names: Iterable[str], scale: float = 1.0) -> tuple[Entry, ...]:
 def startable(
     pending: Sequence[Entry], running: Iterable[Entry], left_s: float | None, idle: float = 1.0
 ) -> Entry | None:
-    """Return what to start next: the first that the machine has room for.
+    """Return the experiment to start next: the first that the machine has room for.
 
-    With `left_s`, the time until a portion's end, only what is expected to be done by then.
-    `idle` is the part of the processors that was seen idle beside what runs.
+    With `left_s`, the time until a portion's end, only one that is expected to be done by then.
+    `idle` is the part of the processors that is idle beside the running experiments.
     """
     free = min(idle, 1.0 - sum(entry.share for entry in running))
     for entry in pending:
@@ -254,7 +254,7 @@ def startable(
 
 
 def duration_s(pending: Sequence[Entry], running: Sequence[tuple[Entry, float]] = ()) -> float:
-    """Return how long these take, as they are started; of those that run, what they have left."""
+    """Return how long these take in their order of start; `running` have the given times left."""
     now, waiting = 0.0, list(pending)
     ends = [(max(0.0, left_s), entry) for entry, left_s in running]
     while waiting or ends:

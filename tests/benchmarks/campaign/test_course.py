@@ -47,7 +47,7 @@ def manifest(**changed: object) -> Manifest:
 
 
 class Machine:
-    """Time, and experiments that take as long as is expected and save a result, in virtual time."""
+    """Virtual time, and experiments that take as long as expected and save a result."""
 
     def __init__(self, folder: Path, campaign: str = "now-abc") -> None:
         self.folder, self.campaign, self.now = folder, campaign, 0.0
@@ -55,7 +55,7 @@ class Machine:
         self.terminated: list[str] = []
         self.breaks: set[str] = set()
         self.at: list[tuple[float, Callable[[], None]]] = []
-        # Of its processors.
+        # The idle part of its processors.
         self.idle = 1.0
 
     def sleep(self, seconds: float) -> None:
@@ -222,7 +222,7 @@ def test_what_waited_for_others_is_measured_again_alone(tmp_path: Path) -> None:
     def load(idle: float) -> Callable[[], None]:
         return lambda: setattr(machine, "idle", idle)
 
-    # The first one is over before the others load the machine.
+    # The first one ends before the others load the machine.
     machine.at += [(each_s + 5, load(0.0)), (each_s + 45, load(1.0))]
     machine.course(entries=_LIGHT).run()
     assert machine.launched == ["first", "second", "third", "second", "third"]
@@ -375,7 +375,7 @@ def test_a_campaign_takes_the_place_of_its_volume_and_no_other(tmp_path: Path) -
     results, aside = tmp_path / "results", tmp_path / "aside"
     (results / "links").mkdir(parents=True)
     (results / "links" / "leo.json").write_text("")
-    # From before there were campaigns.
+    # A result from before there were campaigns.
     for name in ("new-1.json", "new-1.samples.json", "other.json"):
         (results / name).write_text("")
     aside.mkdir()

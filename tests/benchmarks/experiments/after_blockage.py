@@ -1,4 +1,4 @@
-"""New exchanges behind a blockage, while what it held back is on its way, and beside bulk."""
+"""New exchanges after a blockage, while the backlog that it caused is sent, and beside bulk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DISK = {"custody": {"durability": "disk"}}
 _LEAD_S = 5.0
 _EXCHANGE_BYTES = 10_000
 _EACH_S, _EXCHANGES = 0.5, 120
-# No less than what is held back takes, so that what has to wait for all of it is timed too.
+# At least the time that the backlog takes: an exchange that waits for all of it is timed, too.
 _DEADLINE_S = 150.0
 _BACKLOG_DEADLINE_S = 400.0
 _KINDS: dict[str, Callable[..., Transfer]] = {"download": download, "upload": upload}
@@ -30,7 +30,7 @@ _KINDS: dict[str, Callable[..., Transfer]] = {"download": download, "upload": up
 
 @dataclass(frozen=True)
 class _Backlog:
-    """What the exchanges share the link with, and how long that is blocked before them."""
+    """The transfers that share the link with the exchanges, and the blockage before those."""
 
     transfer: Callable[..., Transfer]
     size: int
@@ -38,7 +38,7 @@ class _Backlog:
     blocked_s: float
 
 
-# Long enough that all are still on their way when the last exchange begins.
+# Large enough that all transfers still run when the last exchange begins.
 _BEHIND = {
     "up": _Backlog(upload, 2_000_000, 12, 30.0),
     "down": _Backlog(download, 32_000_000, 12, 30.0),
@@ -48,7 +48,7 @@ _BESIDE = _Backlog(upload, 500_000, 50, 0.0)
 
 @dataclass(frozen=True)
 class _Behind:
-    """By kind of exchange: what each took beyond the round trip, ms; and what went wrong."""
+    """By kind of exchange: the times beyond the round trip, ms; and what went wrong."""
 
     beyond_ms: dict[str, list[float]]
     broken: list[str]
@@ -56,7 +56,7 @@ class _Behind:
 
 
 def run(settings: Settings) -> Result:
-    """Block twelve uploads, then twelve downloads, and time new exchanges from the return on."""
+    """Block twelve uploads, then twelve downloads; time new exchanges once the link is back."""
     result = Result("after-blockage")
     result.told["underpass"] = TOLD_PAIR
     if result.left_out(missing("underpass")):

@@ -31,7 +31,7 @@ from tests.testbed.topology import Testbed
 _SECONDS = 300
 _RECOGNISED_S, _ENTRY_S, _INSIDE_S = 60, 180, 60
 _SESSIONS = (2, 4, 8)
-# As in the paper: what each of so many gets is told, of the others only how fair it is.
+# As in the paper: with so many sessions, each one's amount is recorded; else only the fairness.
 _SHOWN = 4
 # Each keeps two cores busy for a small part of the time.
 _AT_ONCE = 6
@@ -41,10 +41,10 @@ Condition = Literal["clear", "blocked", "lent"]
 
 @dataclass(frozen=True)
 class Case:
-    """One run: whose sessions, how many, which way, and what becomes of the first one.
+    """One run: subject, number of sessions, direction, and what happens to the first session.
 
-    `clear` is without a blockage; `blocked` with one that nobody plans for; `lent` with one that
-    the control service knows of, and lends for.
+    `clear`: no blockage; `blocked`: a blockage that nobody plans for; `lent`: one that the control
+    service knows of and lends for.
     """
 
     subject: str
@@ -59,18 +59,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Course:
-    """What each session got in each second, bytes; A comes first."""
+    """The bytes that each session got in each second; session A comes first."""
 
     bytes: list[list[int]]
 
     @property
     def mbit(self) -> list[float]:
-        """Return what each got in all."""
+        """Return each session's total."""
         return [sum(course) * 8 / 1e6 for course in self.bytes]
 
     @property
     def jain(self) -> float:
-        """Return Jain's index of that."""
+        """Return Jain's index of the totals."""
         return float(jain_index([sum(course) for course in self.bytes]))
 
     def curves(self) -> dict[str, list[tuple[float, float]]]:
@@ -82,7 +82,7 @@ class Course:
 
 
 def run(settings: Settings) -> Result:
-    """Run every case; six at once, which share nothing but the machine."""
+    """Run every case, six at once; these share nothing but the machine."""
     result = Result("allocation")
     chosen = [case for case in _cases() if case.subject in settings.subjects]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -168,8 +168,8 @@ def _per_second(flow: Transfer) -> list[int]:
 
 
 def _ways(case: Case, testbed: Testbed) -> tuple[list[Access], Callable[[], None]]:
-    """Start the case's subject; return each session's way to the origin, and how A tells control
-    of the road tunnel that it has recognised."""
+    """Start the case's subject; return each session's way to the origin, and a function by which
+    A announces the road tunnel to the control service."""
     if case.subject == "single-box":
         return _single_box(testbed), _keep_to_oneself
     control = None
@@ -189,7 +189,7 @@ def _single_box(testbed: Testbed) -> list[Access]:
     box.start(testbed)
     box.before_run()
     for terminal in testbed.terminals:
-        # On the way up it is the clients that meet the hop.
+        # In uploads the clients send into the hop.
         terminal.client.set_congestion_control("cubic")
     return [
         Access(terminal.client, DIRECT, addresses.ORIGIN, ports.HTTP)
@@ -198,7 +198,7 @@ def _single_box(testbed: Testbed) -> list[Access]:
 
 
 def _options(sessions: int, control: Control | None) -> Options:
-    """The hub shares the beam; without a plan, each terminal keeps to its part of it."""
+    """The hub shares the beam; without a plan, each terminal keeps to its equal part."""
     beam = PAPER_BEAM.forward.rate_bps
     assert beam is not None
     return Options(

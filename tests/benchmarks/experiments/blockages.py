@@ -26,9 +26,9 @@ from tests.testbed.client.transfer import Transfer, request
 from tests.testbed.profile import PROFILE_V
 
 _MB = 1_000_000
-# Larger than what any of these drives carries.
+# More than any of these drives can carry.
 _ENDLESS = 4_000 * _MB
-# A download is under way before the time that counts.
+# A download starts this long before the time that counts.
 _LEAD_S = 5.0
 
 _TUNNEL_AT_S, _TUNNEL_S = 2.0, 20.0
@@ -36,7 +36,7 @@ _TUNNEL_AT_S, _TUNNEL_S = 2.0, 20.0
 _HIGHWAY_CLEAR_S, _HIGHWAY_BLOCKED_S = 90 / 25, 29 / 25
 _HIGHWAY_PERIODS = 25
 
-# Clear before each blockage, and the blockage, s; the last clear time has none behind it.
+# Clear time before each blockage, and its length, s; no blockage follows the last clear time.
 _REAL_DRIVE = [(60.0, 35.0), (60.0, 4.0), (25.0, 35.0), (60.0, 13.0), (60.0, 0.0)]
 
 _RESUMPTIONS = 50
@@ -53,7 +53,7 @@ class Blockage:
 
 
 def run_object(settings: Settings) -> Result:
-    """24 MB with a blockage of 20 s at 2 s, against what a clairvoyant sender needs."""
+    """24 MB with a blockage of 20 s at 2 s, against the time of an ideal sender."""
     result = Result("blockage-24mb")
     size = 24 * _MB
     blockages = [Blockage(_TUNNEL_AT_S, _TUNNEL_S)]
@@ -85,7 +85,7 @@ def run_object(settings: Settings) -> Result:
 
 
 def run_highway(settings: Settings) -> Result:
-    """Blockages of 29 m after 90 m clear, at 25 m/s."""
+    """Blockages of 29 m after each 90 m of clear road, at 25 m/s."""
     period = _HIGHWAY_CLEAR_S + _HIGHWAY_BLOCKED_S
     blockages = [
         Blockage(number * period + _HIGHWAY_CLEAR_S, _HIGHWAY_BLOCKED_S)
@@ -120,10 +120,10 @@ def run_resumption(settings: Settings) -> Result:
 
 
 def resumptions(on: Bench, count: int, *, up: bool = False) -> list[list[float]]:
-    """Return each subject's times in RTT, by blockages of `count` lengths, by logarithm even.
+    """Return each subject's times in RTT, for `count` lengths of blockage on a logarithmic scale.
 
-    They are those of a download at the client, or with `up` of an upload at the origin. A
-    connection that broke meanwhile counts as the longest wait.
+    The bytes are a download's at the client, or with `up` an upload's at the origin. A connection
+    that broke meanwhile counts as the longest wait.
     """
     rtt_s = on.testbed.profile.rtt_s
     lengths = [
@@ -155,9 +155,9 @@ def resumptions(on: Bench, count: int, *, up: bool = False) -> list[list[float]]
 def _broken_off_upload(
     on: Bench, access: Access, name: str, seed: int, deadline_s: float
 ) -> Transfer:
-    """Upload until a time, when the origin resets it; its curve is of what came there.
+    """Upload until the origin resets the connection; the curve counts the bytes that came there.
 
-    What a client that resets has handed in goes on for minutes.
+    If the client reset it, the data that it has handed in would be sent on for minutes.
     """
     origin, began = on.testbed.origin, time.monotonic()
 
@@ -178,7 +178,7 @@ def _broken_off_upload(
 def _drive(
     settings: Settings, name: str, blockages: Sequence[Blockage], length_s: float, *, runs: int
 ) -> Result:
-    """Measure the goodput over a drive, of what headers leave of its clear time."""
+    """Measure the goodput of a drive, in percent of its clear time's capacity after headers."""
     result = Result(name)
     rate_bps = PROFILE_V.forward.rate_bps
     assert rate_bps is not None
@@ -212,7 +212,7 @@ def _drive(
 
 
 def _variants(on: Bench) -> list[tuple[Subject, Underpass | None, str]]:
-    """Return every subject as it is, and ours also with the times told beforehand."""
+    """Return every subject, and ours a second time with the blockages announced."""
     variants: list[tuple[Subject, Underpass | None, str]] = []
     for subject in on.subjects:
         variants.append((subject, None, ""))
@@ -225,7 +225,7 @@ def _variants(on: Bench) -> list[tuple[Subject, Underpass | None, str]]:
 def _arranged(
     on: Bench, blockages: Sequence[Blockage], planned: Underpass | None
 ) -> Iterator[None]:
-    """Have satlink block at these times from now, and tell the nodes where they plan."""
+    """Have satlink block at these times from now, and tell the nodes that plan."""
     start, terminal = time.monotonic(), on.testbed.terminal.name
     on.testbed.satlink.schedule(terminal, [(start + b.start_s, b.duration_s) for b in blockages])
     if planned:
@@ -238,7 +238,7 @@ def _arranged(
 
 
 def _ideal_s(size: int, blockages: Sequence[Blockage]) -> float:
-    """Return when the last byte comes if the link is full whenever it is there."""
+    """Return when the last byte comes if the link is full whenever it is not blocked."""
     rate_bps = PROFILE_V.forward.rate_bps
     assert rate_bps is not None
     at = PROFILE_V.rtt_s

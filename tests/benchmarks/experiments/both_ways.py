@@ -20,13 +20,13 @@ from tests.testbed.topology import Testbed
 _SECONDS = 60.0
 _FLOWS = 3
 _SAMPLE_S = 0.5
-# An acknowledgement with timestamps, for two full segments.
+# An ACK with timestamps acknowledges two full segments.
 _ACK_BYTES, _ACKED_BYTES = 52, 2 * 1448
 
 
 @dataclass(frozen=True)
 class _Both:
-    """Goodputs, bit/s; both queues together, ms; and what the sessions had above their least."""
+    """Goodputs, bit/s; both queues together, and the sessions' RTTs above their least, ms."""
 
     down_bps: float
     up_bps: float
@@ -35,7 +35,7 @@ class _Both:
     last_byte_s: float | None = None
 
     def percent(self, way: str) -> float:
-        """Return a way's goodput, of what headers and the other way's ACKs leave of its link."""
+        """Return a direction's goodput in % of its link, less headers and the other's ACKs."""
         link, own, other = (
             (PROFILE_V.forward, self.down_bps, self.up_bps)
             if way == "down"
@@ -47,7 +47,7 @@ class _Both:
 
 
 def run(settings: Settings) -> Result:
-    """Saturate both directions for a minute: all subjects, and ours again told nothing."""
+    """Saturate both directions for a minute: all subjects, and ours again without hints."""
     result = Result("both-ways")
     labels: tuple[tuple[str, Told], ...] = (("told", "rates"), ("untold", "nothing"))
     for label, told in labels:
@@ -97,7 +97,7 @@ def _one(on: Bench, subject: Subject, access: Access, seed: int, _deadline_s: fl
 
 
 def _session_rtts(subject: Subject, ended: threading.Event) -> list[float]:
-    """Return the p95 of each session's round trip above its least, ms; of ours alone."""
+    """Return the p95 of each session's round trip above its least, ms; only for Underpass."""
     if not isinstance(subject, Underpass):
         return []
     samples: dict[tuple[str, str], list[float]] = {}

@@ -1,4 +1,4 @@
-"""Goodput of large downloads, and what they cost on the hop."""
+"""Goodput of large downloads, and their overhead on the hop."""
 
 from __future__ import annotations
 

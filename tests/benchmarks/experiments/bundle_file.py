@@ -1,4 +1,4 @@
-"""A file of 10 GB as one bundle: the memory of both nodes, and how fast it goes."""
+"""A file of 10 GB as one bundle: the memory of both nodes, and the rate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BETWEEN_SAMPLES_S = 0.2
 
 @dataclass(frozen=True)
 class _Sent:
-    """The most memory that each node had (MiB), and how long all took (s)."""
+    """Each node's largest memory (MiB), and the total time (s)."""
 
     terminal_mib: float
     hub_mib: float
@@ -53,7 +53,7 @@ def _send_and_receive(size: int) -> _Sent:
     with Loopback() as bed:
         hub, terminal = (applications(bed.dir, name) for name in ("hub", bed.terminals[0].name))
         pair = Pair(bed, Options(terminal=terminal, hub=hub))
-        # It has no blocks of its own on the disk: three copies are there at a time.
+        # A sparse file, without blocks on the disk: three copies exist at a time.
         path = bed.dir / "file"
         with path.open("wb") as file:
             file.truncate(size)
@@ -67,13 +67,13 @@ def _send_and_receive(size: int) -> _Sent:
 
 
 def _bp(node: Node, command: str, *args: str) -> None:
-    """Run `underpass bp` at a node; what it receives is counted and not kept."""
+    """Run `underpass bp` at a node; received data is counted and discarded."""
     argv = [built("underpass"), "bp", command, "--json", "--socket", str(socket_of(node)), *args]
     subprocess.run(argv, check=True, timeout=_DEADLINE_S, stdout=subprocess.DEVNULL)
 
 
 class _Memory:
-    """Samples what nodes have in memory, without pages of files."""
+    """Samples the nodes' resident memory without file pages."""
 
     def __init__(self, nodes: tuple[Node, Node]) -> None:
         self._nodes = nodes
@@ -90,7 +90,7 @@ class _Memory:
         self._thread.join()
 
     def most_mib(self) -> tuple[float, float]:
-        """Return the most of each node, MiB."""
+        """Return each node's maximum, MiB."""
         return self._most[0] / (1 << 20), self._most[1] / (1 << 20)
 
     def _sample(self) -> None:

@@ -18,7 +18,7 @@ from tests.testbed.topology import Testbed
 _SIZE = 1_000_000_000
 _LOSS, _BURST_PACKETS = 0.01, 20
 _TO_GOOD = 1 / _BURST_PACKETS
-# In the bad state, where every packet is lost, the chain is to_bad / (to_bad + to_good) of the
+# The chain is in the bad state, which loses every packet, for to_bad / (to_bad + to_good) of the
 # time (Gilbert 1960).
 MODEL = {
     "model": "gilbert-elliott",
@@ -28,7 +28,7 @@ MODEL = {
 
 
 def run(settings: Settings) -> Result:
-    """1 GB, profile G, with a hundredth of all packets lost, some twenty at once."""
+    """1 GB, profile G, with 1 % of all packets lost, in bursts of some twenty."""
     result = Result("bursts")
     link = dataclasses.replace(PROFILE_G.forward, other={"loss": MODEL})
     rate_bps = link.rate_bps

@@ -1,9 +1,9 @@
 """Bundles of any node through a chain of two: a generator, two nodes, a sink.
 
-All four are on one loopback, without TLS; the nodes keep bundles in memory and take no custody,
-or keep them on disk, where each takes custody once it is durable.
-The generator and the sink are one program, which compares each bundle that comes with what was
-sent, and has 16 MiB on their way at most.
+All four are on one loopback, without TLS. The nodes either store bundles in memory and take no
+custody, or store them on disk, and take custody of each once it is durable.
+The generator and the sink are one program, which compares each received bundle with the one sent,
+and has at most 16 MiB in flight.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tests.testbed.programs import built, missing
 _SIZES = {"1k": 1 << 10, "64k": 64 << 10, "1m": 1 << 20}
 _WARM_S, _SECONDS = 1.0, 3.0
 _RUNS = 10
-# More than the time that a node needs to reach the sink.
+# More than a node needs to connect to the sink.
 _OVERHEAD_S = 30.0
 _GENERATOR, _FIRST, _SECOND, _SINK = 50, 5, 6, 60
-# From here on figures are bits, not bundles.
+# From this size on, figures are bits, not bundles.
 _LARGE = 64 << 10
 
 
@@ -45,7 +45,7 @@ _ALONE = _Way(TCPCL_PORT + 40, TCPCL_PORT + 40)
 
 
 def run(settings: Settings) -> Result:
-    """Measure bundles a second of 1 KiB, and bits a second of larger ones, in turns."""
+    """Measure bundles per second at 1 KiB, and bits per second for larger ones, in turns."""
     result = Result("chain")
     result.told["underpass"] = "no rates; RTT 1 ms; warm: sessions up"
     if result.left_out(missing("underpass", "chain")):
@@ -76,7 +76,7 @@ def run(settings: Settings) -> Result:
 
 
 def measure(bed: Loopback, size: int, way: _Way) -> dict[str, Any]:
-    """Send bundles of such a payload (bytes) for some seconds; what `chain` tells."""
+    """Send bundles with `size` bytes of payload for some seconds; return the output of `chain`."""
     arguments = {
         "to": f"{addresses.HUB_SAT}:{way.first}",
         "listen": f"{addresses.HUB_SAT}:{way.sink}",
@@ -93,7 +93,7 @@ def measure(bed: Loopback, size: int, way: _Way) -> dict[str, Any]:
 def run_chain(
     bed: Loopback, flags: Sequence[str], arguments: Mapping[str, object], *, timeout_s: float
 ) -> dict[str, Any]:
-    """Run the generator and the sink to their end; what they tell."""
+    """Run the generator and the sink to their end; return their output."""
     argv = [built("chain"), *flags]
     for name, value in arguments.items():
         argv += [f"--{name}", str(value)]

@@ -1,4 +1,4 @@
-"""Objects as coded datagrams: how long they take where packets are lost, and what repair costs."""
+"""Objects as coded datagrams: their times with packet loss, and the cost of repair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testbed.profile import PROFILE_G, symmetric
 from tests.testbed.topology import Testbed
 
 _MB = 1_000_000
-# The losses of the path are learned from what was sent before.
+# Earlier traffic teaches the nodes the path's losses.
 _LEARNING_BYTES = 40 * _MB
 _BURSTS = symmetric("G, bursts", dataclasses.replace(PROFILE_G.forward, other={"loss": MODEL}))
 
@@ -26,18 +26,18 @@ def run_1mb(settings: Settings) -> Result:
 
 
 def run_8mb(settings: Settings) -> Result:
-    """8 MB, the same."""
+    """The same with 8 MB."""
     return _objects(settings, "coded-8mb", 8 * _MB, 30)
 
 
 def run_200mb(settings: Settings) -> Result:
-    """200 MB, the same."""
+    """The same with 200 MB."""
     return _objects(settings, "coded-200mb", 200 * _MB, 3)
 
 
 def _objects(settings: Settings, name: str, size: int, runs: int) -> Result:
     result = Result(name)
-    # No subject is a peer whose runs are fewer.
+    # No subject here is a peer with fewer runs.
     settings = dataclasses.replace(settings, peer_runs=None)
     for where, profile in (("single", PROFILE_G), ("bursts", _BURSTS)):
         with Testbed(profile, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:
@@ -73,7 +73,7 @@ def _one_profile(on: Bench, result: Result, figure: str, size: int, runs: int) -
 
 
 def _symbols(coded: Underpass) -> Sequence[int]:
-    """Return what the hub's sessions have sent: symbols of bundles, and those for what was lost."""
+    """Return the symbols that the hub's sessions have sent: those of bundles, and repair."""
     keys = ("symbols_sent", "repair_symbols_sent", "asked_symbols_sent")
     paths = coded.pair.hub.status()["paths"]
     sessions = [session for path in paths for session in path["sessions"]]

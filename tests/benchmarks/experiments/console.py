@@ -16,7 +16,7 @@ from tests.benchmarks.moving_fleet import VEHICLES, missing, watched
 from tests.benchmarks.records import Result, quantile, record
 
 _WARM_S, _RUN_S = 10.0, 20.0
-# Posts that were accepted so shortly before the end of a run are of the next.
+# After a run, wait so long for fixes that have not shown yet.
 _SETTLE_S = 5.0
 _HOUR_S, _EVERY_S = 3_600.0, 60.0
 _HEAP = "performance.memory.usedJSHeapSize"
@@ -33,7 +33,7 @@ _FRAMES = """seconds => new Promise(done => {
 
 
 def run(settings: Settings) -> Result:
-    """Count frames with the map blank, and with all vehicles moving on it, in one run."""
+    """Count frames with a blank map, then with all vehicles moving on it."""
     result = Result("console")
     result.told["underpass"] = "positions as a gateway posts them"
     if result.left_out(missing()):
@@ -52,7 +52,7 @@ def run(settings: Settings) -> Result:
 
 
 def run_hour(_settings: Settings) -> Result:
-    """Let the console show all vehicles for an hour, and see what memory it takes."""
+    """Let the console show all vehicles for an hour, and measure its memory."""
     result = Result("console-hour")
     result.told["underpass"] = "positions as a gateway posts them"
     if result.left_out(missing()):
@@ -94,16 +94,16 @@ async def _measure(service: ControlService, database: Path, runs: int, result: R
 def _delays(
     accepted_s: Mapping[int, float], seen_ms: Mapping[int, float], began_s: float, until_s: float
 ) -> tuple[Sequence[float], int]:
-    """Return how long fixes that were accepted in a run took to the screen, s; and how many never.
+    """Return the times from a fix's acceptance to the screen, s, and how many never got there.
 
-    One that was never seen counts as having taken the time for which it was waited for, at least.
+    A fix that never showed counts with the time for which the experiment waited for it.
     """
     delays, lost = [], 0
     for number, at_s in accepted_s.items():
         if not began_s <= at_s < until_s:
             continue
         if number in seen_ms:
-            # The event may be faster than the answer.
+            # The event may arrive before the answer.
             delays.append(max(0.0, seen_ms[number] / 1000 - at_s))
         else:
             delays.append(until_s + _SETTLE_S - at_s)
@@ -121,12 +121,12 @@ async def _measure_hour(service: ControlService, database: Path, result: Result)
             began = time.monotonic()
             while (since_s := time.monotonic() - began) < _HOUR_S:
                 await asyncio.sleep(min(_EVERY_S, _HOUR_S - since_s))
-                # What the page notes of fixes for another figure is not the console's.
+                # Drop the page's notes of fixes, which serve another figure, from the heap.
                 await page.evaluate("fixesSeen.splice(0).length")
                 heap_mb = await page.evaluate(_HEAP) / 1e6
                 course.append((time.monotonic() - began, heap_mb))
             posted = console.reporter.per_second()
-    # Garbage comes and goes: the most of the last ten minutes.
+    # Garbage comes and goes, so take the maximum of the last ten minutes.
     last = max(heap_mb for at_s, heap_mb in course if at_s > _HOUR_S - 600)
     made = record("console.hour.heap", "underpass", [last])
     result.records.append(made)

@@ -23,13 +23,13 @@ from tests.testbed.topology import Testbed, listens
 _RUNS = 5
 _PLAIN, _TLS = 8470, 443
 _ROOT = Path(__file__).parents[3]
-# Notes when the form to sign in is shown, which its own script has done, and what took how long.
+# Notes when the sign-in form shows, which takes the console's script, and the load's timings.
 _WATCH = """new MutationObserver((_changes, observer) => {
   if (document.querySelector("#sign-in:not([hidden]) input") === null) return;
   observer.disconnect();
   requestAnimationFrame(() => { globalThis.usableAt = performance.now(); });
 }).observe(document, { attributes: true, childList: true, subtree: true });"""
-# When the connection was there, TLS with it, and the page; when the script was.
+# The times at which the TCP connection, TLS, the page and the script were ready.
 _STEPS = """(() => {
   const [page] = performance.getEntriesByType("navigation");
   const script = performance.getEntriesByType("resource").find(one => one.name.endsWith(".js"));
@@ -40,7 +40,7 @@ _STEPS = """(() => {
 
 @dataclass(frozen=True)
 class _Load:
-    """How long it took until the page could be used, the bytes that came, and what came when."""
+    """The time until the page was usable, the bytes received, and the timings."""
 
     usable_s: float
     bytes: int
@@ -48,7 +48,7 @@ class _Load:
 
 
 def run(settings: Settings) -> Result:
-    """Open the page to sign in, each time in a browser without a cache and a connection."""
+    """Open the sign-in page, each time in a browser without cache or connection."""
     result = Result("console-hop")
     result.told["underpass"] = "nothing: the hop alone lies between browser and service"
     if result.left_out(missing() or programs.missing("satlink")):
@@ -104,7 +104,7 @@ def _serve(testbed: Testbed) -> None:
 
 
 def _chromium_in(namespace: Namespace, folder: Path) -> str:
-    """Return a program that is Chromium in a namespace."""
+    """Return a program that runs Chromium in a namespace."""
     path = folder / "chromium"
     argv = namespace.argv(shutil.which("chromium") or "chromium")
     path.write_text(f'#!/bin/sh\nexec {" ".join(argv)} "$@"\n')
@@ -119,7 +119,7 @@ def _load(browser: Browser) -> _Load:
     page.add_init_script(_WATCH)
     page.goto(f"https://{addresses.ORIGIN}:{_TLS}/")
     page.get_by_label("Token").wait_for()
-    # Until the frame with it, and the script after it.
+    # Wait for the frame that shows it, and the script after it.
     page.wait_for_timeout(500)
     usable_s = page.evaluate("usableAt") / 1000
     steps_s = [each / 1000 for each in page.evaluate(_STEPS)]

@@ -1,4 +1,4 @@
-"""What a hundred open consoles cost those who report and are planned for."""
+"""How a hundred open consoles slow down reports and plans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.benchmarks.reporting_links import BEAM_BPS, GATEWAY, TERMINALS, repor
 
 _CONSOLES = 100
 _WARM_S, _RUN_S = 10.0, 30.0
-# What a console reads when it is opened, and each time that it has missed events.
+# A console reads these when it is opened, and each time that it has missed events.
 _READ = ("beams", "terminals", "links", "positions", "blockages", "maps", "obstructions")
 _ANNOUNCE_EVERY_S = 2.0
 _PLAN_WITHIN_S = 20.0
@@ -34,14 +34,14 @@ _PLAN_WITHIN_S = 20.0
 
 @dataclass
 class _Times:
-    """How long reports took to be answered, and plans to be told of, s."""
+    """The times until reports were answered, and until plans were announced by an event, s."""
 
     reports: list[float] = field(default_factory=list)
     plans: list[float] = field(default_factory=list)
 
 
 def run(settings: Settings) -> Result:
-    """Measure in turns without consoles and with a hundred of them, and compare the medians."""
+    """Measure without consoles and with a hundred, in turns, and compare the medians."""
     result = Result("console-hundred")
     result.told["underpass"] = "nothing"
     with (
@@ -76,7 +76,7 @@ def _median(values: list[float]) -> float:
 
 
 async def _measure(service: ControlService, runs: int) -> tuple[list[tuple[_Times, _Times]], float]:
-    """Return the times of each run without and with consoles, and the events that one was told."""
+    """Return each run's times without and with consoles, and one console's events per second."""
     async with (
         service.session(service.operator) as operator,
         service.session(service.gateway) as gateway,
@@ -114,7 +114,7 @@ async def _measure(service: ControlService, runs: int) -> tuple[list[tuple[_Time
 
 @contextlib.asynccontextmanager
 async def _open(service: ControlService, count: int) -> AsyncIterator[list[int]]:
-    """Have so many consoles open, and count the events that each is told."""
+    """Open so many consoles, and count the events that each receives."""
     counts = [0] * count
     async with contextlib.AsyncExitStack() as stack:
         tasks = []
@@ -133,7 +133,7 @@ async def _open(service: ControlService, count: int) -> AsyncIterator[list[int]]
 
 
 async def _console(session: aiohttp.ClientSession, counts: list[int], number: int) -> None:
-    """Do what a console does: follow all events, and read the state."""
+    """Act as a console: follow all events, and read the state."""
     timeout = aiohttp.ClientTimeout(total=None)
     async with session.get("/v1/events", timeout=timeout) as events:
         events.raise_for_status()
@@ -152,7 +152,7 @@ async def _console(session: aiohttp.ClientSession, counts: list[int], number: in
 async def _plans(
     service: ControlService, operator: aiohttp.ClientSession, for_s: float, run_number: int
 ) -> list[float]:
-    """Announce blockages and return how long each took until a plan had it, s."""
+    """Announce blockages; return the time until a plan included each, s."""
     found = []
     ends_s = time.monotonic() + for_s
     async with service.session(service.operator) as follower:
@@ -167,7 +167,7 @@ async def _plans(
                 await _announce(operator, terminal, confidence=1.0)
                 async with asyncio.timeout(_PLAN_WITHIN_S):
                     async for line in events.content:
-                        # Plans for changed demand come meanwhile, too; this one is told why.
+                        # Plans for changed demand come, too; the reason tells this one apart.
                         if line.startswith(b"data:") and _is_of_blockage(line):
                             break
                 found.append(time.monotonic() - began_s)

@@ -1,4 +1,4 @@
-"""The control service and its database go away for a minute: what is lost, and who notices."""
+"""The control service, then its database, is down for a minute: what is lost, and who notices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CAUGHT_UP_WITHIN_S = 60.0
 _POSITION_MS = 1_000
 _MOST_S = 600.0
 _ENDLESS = 1_000_000_000_000
-# Somebody who stands still reports all the same.
+# A vehicle that stands still reports all the same.
 _POSITIONS = {
     "source": "fixed",
     "longitude": -30.0,
@@ -43,7 +43,7 @@ _POSITIONS = {
 
 @dataclass(frozen=True)
 class _Loss:
-    """What came of one loss."""
+    """The results of one outage."""
 
     missing: int
     plans_missed: int
@@ -52,7 +52,7 @@ class _Loss:
 
 
 def run(settings: Settings) -> Result:
-    """Stop and start the service, then its database, for a minute each."""
+    """Stop the service, then its database, for a minute each."""
     result = Result("control-loss")
     result.told["underpass"] = TOLD_PAIR
     if result.left_out(missing("underpass") or postgresql.missing()):
@@ -104,7 +104,7 @@ def _loss(which: str, seed: int) -> _Loss:
 
 
 def _follows(control: Control, pair: Pair[Testbed]) -> int:
-    """Return for how many links a new plan, made for a blockage ahead, is taken over."""
+    """Return for how many links the nodes apply a new plan, made for a blockage ahead."""
     with Follower(control, ("plans", "acknowledgements")) as follower:
         pair.terminal.api.announce(in_s=60.0, duration_s=20.0, confidence=1.0)
         made: dict[str, int] = {}
@@ -120,7 +120,7 @@ def _follows(control: Control, pair: Pair[Testbed]) -> int:
 
 @contextmanager
 def _away(control: Control, which: str) -> Iterator[None]:
-    """Take the service or its database away, as a crash does."""
+    """Kill the service or its database, as a crash would, and start it again at the end."""
     if which == "service":
         control.process.kill()
         yield
@@ -129,14 +129,14 @@ def _away(control: Control, which: str) -> Iterator[None]:
     assert control.postgresql is not None
     control.postgresql.stop()
     yield
-    # What a thread starts is in the namespace that the thread is in.
+    # A program starts in the namespace of the thread that starts it.
     with control.namespace.entered():
         control.postgresql.start()
 
 
 @dataclass
 class _Flows:
-    """Downloads that go on until the end."""
+    """Downloads that run until the end."""
 
     began_s: float
     ended: list[Transfer] = field(default_factory=list)
@@ -144,7 +144,7 @@ class _Flows:
 
 @contextmanager
 def _downloads(pair: Pair[Testbed]) -> Iterator[_Flows]:
-    """Keep every client busy; what each has got is there afterwards."""
+    """Keep every client busy; each one's result is available afterwards."""
     flows, stop = _Flows(time.monotonic()), threading.Event()
 
     def flow(index: int) -> None:
@@ -165,7 +165,7 @@ def _downloads(pair: Pair[Testbed]) -> Iterator[_Flows]:
 
 
 def _until(holds: Callable[[], bool], otherwise: str) -> float:
-    """Wait until something holds; return how long it took."""
+    """Wait until `holds` is true; return how long it took, s."""
     began = time.monotonic()
     while not holds():
         if time.monotonic() - began > _CAUGHT_UP_WITHIN_S:
@@ -175,7 +175,7 @@ def _until(holds: Callable[[], bool], otherwise: str) -> float:
 
 
 def _caught_up(control: Control) -> bool:
-    """Tell whether the newest position of each terminal is of now."""
+    """Tell whether the newest position of each terminal is current."""
     for index in range(_TERMINALS):
         try:
             newest = control.get(f"/v1/terminals/{terminal_node(index)}/positions/newest")
@@ -187,8 +187,8 @@ def _caught_up(control: Control) -> bool:
 
 
 def _gaps(control: Control, terminal: int, since_ms: int) -> int:
-    """Return how many of a terminal's positions are not there, since a time until now."""
+    """Return how many of a terminal's positions are missing between a time and now."""
     page = control.get(f"/v1/terminals/{terminal}/positions?limit=1000")
     times = [ms(one["time"]) for one in page["positions"] if ms(one["time"]) >= since_ms]
-    # A fix comes each second, and some milliseconds sooner or later.
+    # A fix comes each second, give or take some milliseconds.
     return sum(round((b - a) / _POSITION_MS) - 1 for a, b in pairwise(times))

@@ -30,8 +30,8 @@ class _CrowdRun:
 def run(settings: Settings) -> Result:
     """Measure the link's use until the last byte, and the slowest client against the median.
 
-    The use is that by payload and TCP/IP headers; the one round trip that nobody can save does
-    not count as time.
+    The use counts payload and TCP/IP headers; its time leaves out the one round trip that no
+    subject can avoid.
     """
     result = Result("crowd")
     rate_bps = PROFILE_G.forward.rate_bps

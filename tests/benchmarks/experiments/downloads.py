@@ -1,4 +1,4 @@
-"""What the experiments with downloads of one object share: a series per subject, and its curves."""
+"""Shared by the experiments that download one object: a series per subject, and its curves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.testbed.client.transfer import Transfer
 def download_series(
     bench: Bench, size: int, runs: int, *, idle_before_each: bool = False
 ) -> Iterator[tuple[Subject, list[Transfer]]]:
-    """Download an object so many times by way of every subject; return each one's transfers."""
+    """Download an object `runs` times through every subject; return each one's transfers."""
 
     def one(access: Access, seed: int, deadline_s: float) -> Transfer:
         return access.download(size, seed, deadline_s)
@@ -29,7 +29,7 @@ def download_series(
 
 
 class Overheads:
-    """What each subject's transfers cost on the hop: with the data, and against it."""
+    """Each subject's overhead on the hop: in the data's direction, and against it."""
 
     def __init__(self, bench: Bench, there: str, back: str) -> None:
         self._bench = bench
@@ -37,7 +37,7 @@ class Overheads:
         self._percent: dict[str, list[tuple[float, float]]] = {}
 
     def of(self, subject: str, transfer: Callable[[], Transfer]) -> Transfer:
-        """Make a transfer and note what it cost; what is still on its way at its end counts."""
+        """Make a transfer and note its overhead; bytes still in flight at its end count."""
         self._bench.testbed.satlink.reset_statistics()
         done = transfer()
         time.sleep(self._bench.testbed.profile.rtt_s)
@@ -59,14 +59,14 @@ class Overheads:
 
 
 def seconds(bench: Bench, transfer: Transfer) -> float:
-    """Return a run's time to its last byte, or that of its end if it was censored."""
+    """Return a run's time to its last byte, or to its end if it was censored."""
     return bench.deadline_s() if transfer.last_byte_s is None else transfer.last_byte_s
 
 
 def transfer_record(
     figure_id: str, subject: Subject, transfers: list[Transfer], value: Callable[[Transfer], float]
 ) -> Record:
-    """Make a figure's record; runs that did not end are censored with their bytes."""
+    """Make a figure's record; runs that did not complete are censored, with their bytes."""
     made = record(
         figure_id,
         subject.name,
@@ -81,7 +81,7 @@ def transfer_record(
 
 
 def typical_curve(transfers: list[Transfer]) -> list[tuple[float, float]]:
-    """Return the curve, in MB over s, of the run whose end is the median one."""
+    """Return the curve, in MB over s, of the run with the median end."""
     ordered = sorted(transfers, key=lambda run: (run.last_byte_s or float("inf"), -run.bytes))
     curve = ordered[len(ordered) // 2].curve
     step = max(1, len(curve) // 400)

@@ -1,4 +1,4 @@
-"""Custody on disk: what it costs in throughput, memory and time to start."""
+"""Custody on disk: its cost in throughput, memory and time to start."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.testbed.programs import missing
 
 _BYTES = 2_000_000_000
 _DEADLINE_S = 300.0
-# The part of the memory's rate, or of the disk's, that is asked for.
+# The target: this part of the rate with custody in memory, or of the disk's rate.
 _OF_MEMORY, _OF_DISK = 0.7, 0.8
 
 _MIB = 1 << 20
 _IN_CUSTODY_BYTES = 1 << 30
-# Freed memory is given back some seconds after it was used.
+# A node returns freed memory to the system some seconds after its use.
 _AT_REST_S = 10.0
-# One of the two neighbours of a relay gets half of it at most.
+# Each of a relay's two neighbours gets at most half of it.
 _QUOTA_BYTES = 3 << 30
 _DISK = {"custody": {"durability": "disk", "quota_bytes": _QUOTA_BYTES}}
 _RELAY_NODE, _RELAY_PORT = 5, 4600
@@ -36,7 +36,7 @@ _RELAY_NODE, _RELAY_PORT = 5, 4600
 
 @dataclass(frozen=True)
 class _Filled:
-    """Memory above idle, with 1 GiB waiting and the most while it came; when data flowed again."""
+    """Memory above idle: with 1 GiB waiting, and the maximum before; the time to serve again."""
 
     waiting_mib: float
     filling_mib: float
@@ -65,7 +65,7 @@ def run_throughput(settings: Settings) -> Result:
             }
             for _ in range(settings.runs or 10):
                 for name, pair in pairs.items():
-                    # What a run before has left to write is no part of this one.
+                    # Writes left over from an earlier run must not slow this one.
                     os.sync()
                     before = _committed_bytes(pair)
                     rate = drain_bps(
@@ -82,7 +82,7 @@ def run_throughput(settings: Settings) -> Result:
                         written.append((_committed_bytes(pair) - before) / _BYTES)
         memory = statistics.median(rates["memory"])
         copies = statistics.median(written)
-        # What was never written does not depend on the disk.
+        # Data that is never written does not depend on the disk.
         least = _OF_MEMORY * memory
         if copies > 0:
             least = min(least, _OF_DISK * disk_bps / 1e6 / copies)
@@ -102,7 +102,7 @@ def run_throughput(settings: Settings) -> Result:
 
 
 def run_restart(settings: Settings) -> Result:
-    """A relay with 1 GiB in custody: its memory, and how soon it serves again when killed."""
+    """A relay with 1 GiB in custody: its memory, and how soon it serves again after a kill."""
     result = Result("disk-restart")
     result.told["underpass"] = TOLD_NOTHING
     if result.left_out(missing("underpass")):
@@ -125,7 +125,7 @@ def run_restart(settings: Settings) -> Result:
 
 
 def _fill_and_kill() -> _Filled:
-    """Fill a relay whose way on is blocked, kill it, and let it go on."""
+    """Fill a relay whose onward link is blocked, kill it, and start it again."""
     with Loopback() as bed:
         relay = Node(bed, "relay", bed.hub, _relay_config(bed))
         pair = Pair(bed, _relayed())
@@ -155,7 +155,7 @@ def _fill_and_kill() -> _Filled:
         relay.process.kill()
         started = time.monotonic()
         relay.start()
-        # The new process knows of no blockage: what it has custody of goes on by itself.
+        # The new process knows of no blockage: it forwards its bundles in custody at once.
         client.join()
         (transfer,) = done
         restored = relay.status()["custody"]["disk"]["restored_bundles"]
@@ -167,7 +167,7 @@ def _fill_and_kill() -> _Filled:
 
 
 def _holds_all(relay: Node) -> bool:
-    """Tell whether all of the download is on its disk."""
+    """Tell whether the relay has the whole download on its disk."""
     disk = relay.status()["custody"]["disk"]
     return bool(disk["live_bytes"] >= _IN_CUSTODY_BYTES and disk["uncommitted_bytes"] == 0)
 
@@ -209,7 +209,7 @@ def _relayed() -> Options:
         terminal={
             "path": [path],
             "route": [{"node": HUB_NODE, "via": _RELAY_NODE}],
-            # So wide that one download fills the relay.
+            # So large that one download fills the relay.
             "streams": {"window_bytes": 2 * _IN_CUSTODY_BYTES},
         },
         hub={
@@ -226,7 +226,7 @@ def _committed_bytes(pair: Pair[Loopback]) -> int:
 
 
 def _disk_bps(folder: Path) -> float:
-    """Return what the disk sustains when bytes are written in order and made durable."""
+    """Return the disk's sustained rate for sequential, durable writes, bit/s."""
     block = os.urandom(4 << 20)
     path = folder / "probe"
     started = time.monotonic()

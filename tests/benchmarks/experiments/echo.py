@@ -26,7 +26,7 @@ _LOAD_S = 3600.0
 
 @dataclass(frozen=True)
 class _Echoes:
-    """The times of one run's echoes, and the load beside them."""
+    """One run's echo times, and the load beside them."""
 
     times_s: list[float]
     load_bps: float
@@ -39,7 +39,7 @@ class _Echoes:
 
 
 def run(settings: Settings) -> Result:
-    """Measure per run the 95th percentile of the echoes' times beyond the round trip."""
+    """Measure each run's 95th percentile of echo times beyond the round trip."""
     result = Result("echo")
     with bench(PROFILE_V, settings) as on:
         series = [Series(subject, partial(_one, on, subject)) for subject in on.subjects]
@@ -67,7 +67,7 @@ def _one(on: Bench, subject: Subject, bulk: Access, _seed: int, _deadline_s: flo
 
 @contextmanager
 def _saturated(on: Bench, access: Access) -> Iterator[None]:
-    """Keep a download going in a thread, and begin when the link has had time to fill."""
+    """Run a download in a thread; enter the context once the link has had time to fill."""
     stop = threading.Event()
 
     def load() -> None:

@@ -17,10 +17,10 @@ from tests.testbed.wrong_clock import missing as missing_clock
 
 _RUNS = 10
 _BLOCKED_S = 600.0
-# The service is killed in the last part of the blockage, and comes back behind it.
+# The service is killed before the blockage ends, and started again after it.
 _KILLED_S = 60.0
 _BACK_AFTER_S = 20.0
-# A question is asked each 5 s, and an answer of the service is awaited for a minute at most.
+# The node asks every 5 s, and waits a minute at most for the service's answer.
 _WITHIN_S = 90.0
 _AGAIN_S = 0.1
 
@@ -58,7 +58,7 @@ def _fleet() -> Iterator[Fleet]:
 
 
 def _first_byte_s(fleet: Fleet) -> float:
-    """Return how long it takes from the first command to a client's first bytes."""
+    """Return the time from the first command to a client's first bytes, s."""
     shutil.rmtree(fleet.bare, ignore_errors=True)
     fleet.bare.mkdir()
     begun = time.monotonic()
@@ -75,7 +75,7 @@ def _first_byte_s(fleet: Fleet) -> float:
 
 
 def _through_a_blockage(fleet: Fleet) -> tuple[int, int]:
-    """Return what is lost of a renewal and a revocation, and certificates beyond the one."""
+    """Return how many of a renewal and a revocation are lost, and the surplus certificates."""
     shutil.rmtree(fleet.bare, ignore_errors=True)
     fleet.bare.mkdir()
     fleet.enroll_for_renewal()

@@ -22,7 +22,7 @@ _SUBJECTS = ["underpass", "single-box", "no-proxy-cubic", "no-proxy-hybla"]
 
 @dataclass(frozen=True)
 class _Six:
-    """What the six flows of one run got, bit/s, those by satellite first."""
+    """The rates of one run's six flows, bit/s, satellite flows first."""
 
     rates_bps: list[float]
     last_byte_s: float | None = None

@@ -16,7 +16,7 @@ _BBR = "no-proxy-bbr"
 
 
 def run(settings: Settings) -> Result:
-    """Load profile V; the bulk is compared with no proxy on bbr."""
+    """Load profile V; compare the bulk goodput with no proxy on bbr."""
     result = Result("fallback")
     load = Load(_SECONDS, PROFILE_V.rtt_s)
     with Testbed(PROFILE_V, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:

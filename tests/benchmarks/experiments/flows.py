@@ -1,4 +1,4 @@
-"""Flows that run side by side for a time, each by its own way."""
+"""Flows that run in parallel for a time, each by its own way."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.testbed.namespace import Namespace
 
 _ENDLESS = 1_000_000_000_000
 _SAMPLE_S = 0.25
-# Until a client hears that the origin has reset its upload, through a queue and a blockage.
+# The most until a client notices the origin's reset, through a queue and a blockage.
 _BROKEN_WITHIN_S = 10.0
 
 
 class FlowError(RuntimeError):
-    """A flow ended before its time, so its goodput says nothing; the text has its error."""
+    """A flow ended early, so its goodput means nothing; the text has its error."""
 
 
 def run_flows(accesses: Sequence[Access], seconds: float, seed: int) -> list[Transfer]:
-    """Download by all ways at once for a time; return what each has got.
+    """Download by all ways at once for a time; return the transfers.
 
-    A flow that ends before, or has got nothing, is an error of the test bed or the subject,
-    and raises `FlowError`.
+    A flow that ends early or receives nothing shows an error of the test bed or the subject, and
+    raises `FlowError`.
     """
     transfers: list[Transfer | None] = [None] * len(accesses)
 
@@ -49,7 +49,7 @@ def run_flows(accesses: Sequence[Access], seconds: float, seed: int) -> list[Tra
 
 
 def steady_bps(transfer: Transfer, seconds: float) -> float:
-    """Return the goodput after the first fifth of the time, which is start-up."""
+    """Return the goodput after the first fifth of the time, which counts as start-up."""
     begin = seconds / 5
     return (transfer.bytes - transfer.bytes_at(begin)) * 8 / (seconds - begin)
 
@@ -57,11 +57,11 @@ def steady_bps(transfer: Transfer, seconds: float) -> float:
 def run_uploads(
     accesses: Sequence[Access], origin: Namespace, seconds: float, seed: int
 ) -> list[Transfer]:
-    """Upload by all ways at once for a time; return what the origin has got of each, and when.
+    """Upload by all ways at once for a time; return what the origin received of each, and when.
 
-    What a client has handed in says little: proxies take it long before it is sent. So it is the
-    origin that ends them: a client's own reset leaves a proxy with all that it has taken, which it
-    may well deliver first. Errors are as of `run_flows`.
+    The bytes that a client hands in mean little: proxies take them long before they are sent. The
+    origin ends the uploads: after a client's reset, a proxy may still deliver all that it has
+    taken. Errors are those of `run_flows`.
     """
     names = [f"flow-{time.monotonic_ns()}-{place}" for place in range(len(accesses))]
     sent: list[Transfer | None] = [None] * len(accesses)

@@ -29,7 +29,7 @@ WAN = symmetric("wan", Link(rate_bps=_RATE_BPS, delay_ms=_WAN_RTT_MS / 2, queue_
 
 
 def satellite(rtt_ms: float) -> Profile:
-    """Return a hop that makes, with the terrestrial part, a whole way of `rtt_ms`."""
+    """Return a hop that adds up to `rtt_ms` with the terrestrial part."""
     delay_ms = max(0.0, (rtt_ms - _WAN_RTT_MS) / 2)
     link = Link(rate_bps=_RATE_BPS, delay_ms=delay_ms, queue_ms=1000.0)
     return symmetric(f"{rtt_ms} ms", link)
@@ -37,7 +37,7 @@ def satellite(rtt_ms: float) -> Profile:
 
 @dataclass(frozen=True)
 class _Goodput:
-    """One flow's, Mbit/s."""
+    """One flow's goodput, Mbit/s."""
 
     mbps: float
     last_byte_s: float | None = None
@@ -45,7 +45,7 @@ class _Goodput:
 
 @dataclass(frozen=True)
 class _Cells:
-    """What was measured at one round-trip time: by part and subject, the runs; and notes."""
+    """The results at one round-trip time: the runs by part and subject, and notes."""
 
     values: dict[tuple[str, str], list[float]]
     notes: dict[str, object]
@@ -55,8 +55,8 @@ class _Cells:
 def run(settings: Settings) -> Result:
     """Measure each subject's goodput by round-trip time, under competition, loss and both.
 
-    The round-trip times are measured at once, each on a test bed of its own: together they
-    carry a third of what profile G does.
+    The round-trip times are measured in parallel, each on a test bed of its own: together they
+    carry a third of profile G's rate.
     """
     result = Result("goodput-rtt")
     result.notes["each run"] = f"{_SECONDS:g} s, the first fifth of which is not counted"

@@ -1,6 +1,6 @@
-"""Twenty terminals that download, beside one that attacks and beside one that only downloads.
+"""Twenty terminals download beside an attacker, and beside one more that only downloads.
 
-Five more have streams that are paced, which tell how long chunks wait in the hub.
+Five more have paced streams, which show how long chunks wait in the hub.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tests.testbed.swarm import SwarmHub, outcome
 
 _HONEST, _PACED = 20, 5
 _BEAM_BPS = 100_000_000
-# A minute and a half of the beam: as long as all attacks take.
+# A minute and a half of the beam's capacity: as long as all attacks take.
 _BYTES = 50_000_000
 _ORIGIN = f"{addresses.ORIGIN}:80"
-# A quarter of what each of the paced ones could have, while all download.
+# A quarter of each paced terminal's fair share while all download.
 _OFFERED_BPS = _PACED * 1_000_000
 _PACED_S = 60
 
 
 def run(settings: Settings) -> Result:
-    """Measure what the twenty get beside each neighbour, in turns."""
+    """Measure the twenty terminals' rates beside each neighbour, in turns."""
     result = Result("hostile")
     result.told["underpass"] = "nothing; warm: sessions up"
     if result.left_out(missing("underpass", "swarm")):

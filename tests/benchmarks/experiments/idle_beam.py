@@ -1,12 +1,12 @@
-"""Two hundred idle terminals and one that uploads, on one return link: whose is the beam?
+"""Two hundred idle terminals and one that uploads share one return link: who gets the beam?
 
-Three terminals are real nodes: the one that uploads, and two that are idle. The other 198 idle
-ones are known to the control service and to the beam, and are no programs:
+Three terminals are real nodes: the one that uploads, and two idle ones. The other 198 idle
+terminals are registered with the control service and the beam, but emulated:
 
-- The service hears of each what the first idle node says of itself, word for word but for the
-  node's number, when that says it: at news, such as a new plan, and each 10 s.
-- The beam carries for each what that node's link carried: all its IP bytes (reports, keepalives,
-  beacons, acknowledgements), as UDP from the second idle node's side of the hop.
+- Whenever the first idle node (the meter) reports, the service gets the same report for each of
+  them, with its own node number: at news, such as a new plan, and each 10 s.
+- The beam carries for each of them as many bytes as the meter's link: all its IP bytes (reports,
+  keepalives, beacons, acknowledgements), as UDP from the second idle node's side of the hop.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _IDLE = 200
 _UPLOADS, _METER, _CARRIER = range(3)
 _REAL = 3
 _EMULATED = _IDLE - (_REAL - 1)
-# Until plans follow the demand that is there, and what is measured then.
+# The time until plans follow the demand, and the time measured after that.
 _SETTLED_AFTER_S, _MEASURED_S = 25.0, 40.0
 _EACH_S = 0.25
-# What the meter's link has carried is sent for the others, evenly over the 10 s of their reports:
-# so many do not send at the same moment.
+# The bytes of the meter's link are sent for the others evenly over the 10 s between reports: so
+# many terminals would not all send at the same moment.
 _SPREAD_S = 10.0
 _SENT_EACH_S = 0.01
 _SINK_PORT = 9
-# A report's size, less the headers of IPv4 and UDP.
+# A packet of a report's size, and its IPv4 and UDP headers.
 _PACKET_BYTES, _HEADER_BYTES = 400, 28
 
 
 @dataclass(frozen=True)
 class _Share:
-    """What came of one run, in percent of the beam; and the reports that the service took."""
+    """The results of one run, in percent of the beam; and the reports that the service accepted."""
 
     upload: float
     plan: float
@@ -64,7 +64,7 @@ class _Share:
 
 
 def run(settings: Settings) -> Result:
-    """Upload beside them, under the plans of a live control service."""
+    """Upload beside the idle terminals, under the plans of a live control service."""
     result = Result("idle-beam")
     result.told["underpass"] = TOLD_PAIR
     if result.left_out(missing("underpass")):
@@ -117,7 +117,7 @@ def _emulated() -> range:
 
 @contextmanager
 def _beside(work: Callable[[], None], name: str, each_s: float = _EACH_S) -> Iterator[None]:
-    """Call `work()` each `each_s` in a thread; what it raises ends the context."""
+    """Call `work()` each `each_s` in a thread; its exceptions are raised at the context's end."""
     over = threading.Event()
     errors: list[BaseException] = []
 
@@ -141,16 +141,16 @@ def _beside(work: Callable[[], None], name: str, each_s: float = _EACH_S) -> Ite
 
 @dataclass
 class _Heard:
-    """How many reports of emulated terminals the service took."""
+    """How many reports of emulated terminals the service accepted."""
 
     accepted: int = 0
-    # By what the meter orders its reports.
+    # The order of the meter's reports: incarnation and uptime.
     last: tuple[int, int] = (0, 0)
 
 
 @contextmanager
 def _heard(pair: Pair[Testbed], control: Control) -> Iterator[_Heard]:
-    """Have each emulated terminal say what the meter says, through the same gateway."""
+    """Repeat the meter's reports for each emulated terminal, through the same gateway."""
     heard = _Heard()
 
     def post() -> None:
@@ -165,13 +165,13 @@ def _heard(pair: Pair[Testbed], control: Control) -> Iterator[_Heard]:
 
     with _beside(post, "reports"):
         yield heard
-    # Some ten of each at least, or the service heard too little for what is claimed.
+    # At least one per `_SPREAD_S` from each terminal, or the service heard too little.
     if heard.accepted < _EMULATED * int(_MEASURED_S / _SPREAD_S):
         raise RuntimeError(f"the service took only {heard.accepted} reports")
 
 
 def _status_of(pair: Pair[Testbed], node: int) -> tuple[dict[str, Any] | None, float]:
-    """Return the latest status of a terminal as the hub has it, and its age, s."""
+    """Return a terminal's latest status at the hub, and its age, s."""
     for one in pair.hub.api.get("/v1/reports")["terminals"]:
         if one["node"] == node:
             return {"kind": "status", **one["status"]}, float(one["age_s"])
@@ -186,7 +186,7 @@ def _entry(node: int, status: dict[str, Any], age_s: float) -> dict[str, Any]:
 
 
 def _post(control: Control, entries: list[dict[str, Any]]) -> Any:
-    """Post as the hub does, with its token."""
+    """Post reports as the hub does, with its token."""
     token = control.gateway_token_file.read_text().strip()
     post = {
         "version": 1,
@@ -212,13 +212,13 @@ def _post(control: Control, entries: list[dict[str, Any]]) -> Any:
 
 @contextmanager
 def _carried(testbed: Testbed) -> Iterator[None]:
-    """Have the return link carry for each emulated terminal what it carries for the meter."""
+    """Have the return link carry as many bytes for each emulated terminal as for the meter."""
     carrier = testbed.terminals[_CARRIER].node
     with (
         testbed.hub.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
         carrier.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
     ):
-        # Nobody reads it: what does not fit is dropped without a word.
+        # Nobody reads from it: the kernel silently drops what does not fit.
         sink.bind((addresses.HUB_SAT, _SINK_PORT))
         sock.connect((addresses.HUB_SAT, _SINK_PORT))
         meter = testbed.terminals[_METER].name
@@ -243,7 +243,7 @@ def _carried(testbed: Testbed) -> Iterator[None]:
 
 @dataclass
 class _Watched:
-    """What was seen of the plans and the beam while the upload was measured."""
+    """Observations of the plans and the beam during the measured upload."""
 
     parts: list[float] = field(default_factory=list)
     began: dict[str, int] | None = None
@@ -253,12 +253,12 @@ class _Watched:
 
     @property
     def plan_percent(self) -> float:
-        """Return what the plans gave to the terminal that uploads, on average."""
+        """Return the uploading terminal's average rate by the plans, in % of the beam."""
         return 100 * sum(self.parts) / len(self.parts) / _BEAM_BPS
 
     @property
     def idle_percent(self) -> float:
-        """Return what all others sent; what two links carried stands for all of them."""
+        """Return the idle terminals' bytes in % of the beam; two links carry them all."""
         assert self.began
         names = [f"t{_METER}", f"t{_CARRIER}"]
         sent = sum(self.ended[name] - self.began[name] for name in names)
@@ -267,7 +267,7 @@ class _Watched:
 
 @contextmanager
 def _watched(pair: Pair[Testbed]) -> Iterator[_Watched]:
-    """Note the rate that the uploading node has by its plan, and what the others' links carry."""
+    """Note the uploading node's rate by its plan, and the bytes on the others' links."""
     watched, testbed = _Watched(), pair.testbed
     settled = time.monotonic() + _SETTLED_AFTER_S
     end = settled + _MEASURED_S
@@ -280,7 +280,7 @@ def _watched(pair: Pair[Testbed]) -> Iterator[_Watched]:
             watched.began, watched.began_s = _sent(testbed), now
         watched.ended, watched.ended_s = _sent(testbed), now
         [link] = pair.terminals[_UPLOADS].api.get("/v1/reports")["own"]["links"]
-        # Without a plan there is none, and the upload is at the guaranteed rate.
+        # Without a plan there is no `rate_bps`; the upload then has the guaranteed rate.
         watched.parts.append(float(link.get("rate_bps", 0)) if link.get("plan_version") else 0.0)
 
     with _beside(look, "plans"):

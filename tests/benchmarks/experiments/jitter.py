@@ -19,7 +19,7 @@ _SHAKEN: dict[str, object] = {
     "jitter_ms": 2 * _JITTER_MS,
     "reorder": True,
 }
-# Name, both links, the link back alone; the first is what the others are compared with.
+# Name, both links, return link alone; the others are compared with the first.
 _CASES = (
     ("none", _STEADY, 0.0),
     ("reordered", _SHAKEN, 0.0),
@@ -29,7 +29,7 @@ _CASES = (
 
 
 def run(settings: Settings) -> Result:
-    """150 MB, profile V, under each and both; against the same without them."""
+    """150 MB, profile V, with each and with both; against the same without them."""
     result = Result("jitter")
     without_bps: dict[str, float] = {}
     with Testbed(PROFILE_V, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:

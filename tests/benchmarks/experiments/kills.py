@@ -1,4 +1,4 @@
-"""A hundred kills of either node amid transfers: nothing in custody is lost, nothing is doubled."""
+"""A hundred kills of either node amid transfers: nothing in custody is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _PROFILE = symmetric("kills", Link(rate_bps=20_000_000, delay_ms=50.0, queue_ms=
 _DISK = {"custody": {"durability": "disk"}}
 _EARLIEST_S, _LATEST_S = 0.3, 4.0
 _SHORTEST_BLOCKAGE_S, _LONGEST_BLOCKAGE_S = 0.5, 3.0
-# After the restart and the blockage everything has to end within this time.
+# All transfers have to end within this time after the restart and the blockage.
 _SETTLE_S = 60.0
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """One run: who is killed and when, s from its beginning."""
+    """One run: which node is killed and when, s from its beginning."""
 
     killed: str
     kill_s: float
@@ -43,7 +43,7 @@ class _Plan:
 
     @classmethod
     def draw(cls, number: int, random_: random.Random) -> _Plan:
-        """Draw it; every other one has a blockage around the kill."""
+        """Draw a run; every other one has a blockage around the kill."""
         blocked = number % 2 == 1
         least = _EARLIEST_S + (_SHORTEST_BLOCKAGE_S if blocked else 0.0)
         kill_s = random_.uniform(least, _LATEST_S)
@@ -63,7 +63,7 @@ class _Plan:
 
 
 def run(settings: Settings) -> Result:
-    """Kill and count what does not hold."""
+    """Kill nodes, and count the violations."""
     result = Result("kill-9")
     result.told["underpass"] = TOLD_PAIR
     if result.left_out(missing("underpass")):
@@ -122,7 +122,7 @@ def _one(
 
 
 def _in_custody(pair: Pair[Testbed], plan: _Plan, load: Load) -> dict[int, int]:
-    """Return what the dead node's disk has of the streams whose receiver lives, by seed."""
+    """Return how far the dead node's disk has the streams whose receiver lives, by seed."""
     number, streams = (
         (HUB_NODE, load.downloads) if plan.killed == "hub" else (terminal_node(0), load.uploads)
     )
@@ -147,7 +147,7 @@ def _violations(
 
 
 def _note(victim: Node, in_custody: dict[int, int], plan: _Plan, seen: Counter[str]) -> None:
-    """Count what tells whether the kills hit anything."""
+    """Count events that show whether the kills hit anything."""
     seen[f"kills of the {plan.killed}"] += 1
     seen["streams with bytes on the killed node's disk"] += sum(map(bool, in_custody.values()))
     seen["bytes on it of streams whose receiver lived"] += sum(in_custody.values())

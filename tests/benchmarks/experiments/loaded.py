@@ -26,7 +26,7 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Load:
-    """How long, and from when on it counts, both in s behind the trace's beginning."""
+    """When the load ends, and from when on it counts, s from the trace's beginning."""
 
     seconds: float
     from_s: float
@@ -34,21 +34,21 @@ class Load:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What one run gave; all times count from the trace's beginning."""
+    """The results of one run; all times count from the trace's beginning."""
 
     trace: Trace
     load: Load
     bulk: Transfer
-    # When it began, s, and what it took beyond the round trip, ms.
+    # When each began, s, and its time beyond the round trip, ms.
     echoes: list[tuple[float, float]]
     smalls: list[tuple[float, float]]
-    # When, s, and the age of the queue's oldest packet, ms.
+    # Time, s, and the age of the queue's oldest packet, ms.
     queue: list[tuple[float, float]]
     last_byte_s: float | None = field(default=None)
 
     @property
     def goodput_percent(self) -> float:
-        """Return what came to the client, of what the link carries until then, after headers."""
+        """Return the bytes received, in percent of the link's capacity after headers."""
         at_link_s = self.trace.at("forward", 0.0).delay_ms / 1000
         begin_s, end_s = self.load.from_s, self.load.seconds
         received = self.bulk.bytes_at(end_s) - self.bulk.bytes_at(begin_s)
@@ -56,12 +56,12 @@ class Loaded:
         return 100 * 8 * received / (carried * HEADERS_LEAVE)
 
     def p95(self, samples: Sequence[tuple[float, float]]) -> float:
-        """Return the 95th percentile of what counts."""
+        """Return the 95th percentile of the samples that count."""
         return quantile([value for at_s, value in samples if at_s >= self.load.from_s], 0.95)
 
 
 def constant(profile: Profile, rate_bps: int | None = None) -> Trace:
-    """Return a trace of a profile that stays as it is, or has another rate forward."""
+    """Return a constant trace of a profile, optionally with another forward rate."""
     forward, return_ = profile.forward, profile.return_
     rate = rate_bps or forward.rate_bps
     assert rate is not None
@@ -108,7 +108,7 @@ def _one(
 
 
 def _echoes(subject: Subject, began: float, seconds: float) -> list[tuple[float, float]]:
-    """Send an echo each fifth of a second; one that never comes has taken all the patience."""
+    """Send an echo every 0.2 s; one that never comes back counts with the time limit."""
     access = subject.access(ports.ECHO)
     count = int((seconds - 1) / _ECHO_EACH_S)
     try:
@@ -124,7 +124,7 @@ def _echoes(subject: Subject, began: float, seconds: float) -> list[tuple[float,
 
 
 def _smalls(access: Access, began: float, seconds: float) -> list[tuple[float, float]]:
-    """Begin a small download each second, whatever became of those before."""
+    """Begin a small download each second, without waiting for earlier ones."""
     count = int((seconds - 1) / _SMALL_EACH_S)
 
     def one(place: int) -> tuple[float, float]:
@@ -138,7 +138,7 @@ def _smalls(access: Access, began: float, seconds: float) -> list[tuple[float, f
 
 
 def each_quarter_second(queue: Sequence[float]) -> list[float]:
-    """Return the most of each quarter second: 10 ms apart they would be tens of thousands."""
+    """Return each quarter second's maximum: samples 10 ms apart would be tens of thousands."""
     return [max(queue[place : place + 25]) for place in range(0, len(queue), 25)]
 
 

@@ -1,4 +1,4 @@
-"""Two chained proxies on loopback: what the programs cost, without a hop."""
+"""Two chained proxies on loopback: the cost of the programs, without a hop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.testbed.node import Options, Pair
 from tests.testbed.programs import missing
 from tests.testbed.topology import listens
 
-# Of each run, all streams together.
+# Bytes of each run, all streams together.
 _BYTES = 2_000_000_000
 _DEADLINE_S = 300.0
 _BASE = "haproxy"

@@ -1,4 +1,4 @@
-"""LTP: what one core carries between two engines without sockets, and a live 1 GB on profile G."""
+"""LTP: one core's rate between two engines without sockets, and a live 1 GB on profile G."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIVE_RUNS = 3
 
 
 def run(settings: Settings) -> Result:
-    """Measure two engines at a simulated 600 ms and 1 % loss, each run the same 2 GB."""
+    """Measure two engines at a simulated 600 ms and 1 % loss, with the same 2 GB each run."""
     result = Result("ltp")
     result.told["underpass"] = "RTT; blocks of 1 MiB, all red"
     told = [measure() for _ in range(settings.runs or _RUNS)]
@@ -46,13 +46,13 @@ def run(settings: Settings) -> Result:
 
 
 def measure() -> dict[str, Any]:
-    """Return what the example tells of one run."""
+    """Return the example's output for one run."""
     told: dict[str, Any] = json.loads(subprocess.check_output(_EXAMPLE, cwd=_ROOT, text=True))
     return told
 
 
 def run_live(settings: Settings) -> Result:
-    """1 GB over LTP by a terminal's proxy, on profile G."""
+    """1 GB over LTP through a terminal's proxy, on profile G."""
     result = Result("ltp-live")
     rate_bps = PROFILE_G.forward.rate_bps
     assert rate_bps is not None

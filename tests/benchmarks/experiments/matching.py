@@ -1,9 +1,8 @@
 """Which road a vehicle is on: the predictor's matcher beside Valhalla's Meili, on the same drives.
 
-The predictor takes each fix as it comes. Meili is asked twice: online, for the last fix of each
-minute that ends there; and in hindsight, with the whole drive known, which no predictor has. Both
-are told the same fixes, without how exact they are; the predictor also takes speed and heading,
-which Meili has no use for.
+The predictor takes each fix as it comes. Meili is asked twice: online, for each fix with the minute
+before it; and in hindsight, with the whole drive, which no predictor knows. Both get the same
+fixes, without their accuracy; the predictor also gets speed and heading, which Meili cannot use.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from tests.drives.kinds import KINDS, drives_over
 from tests.drives.matching import Matched, judge_all, matches_of_predictor
 
 _DRIVES = 60
-# Of these drives the predictor's map lacks a road that Meili's has.
+# On these drives the predictor's map lacks a road that Meili's has.
 _LACKING = "unknown road"
 
 
 def run(settings: Settings) -> Result:
-    """Match drives over each extract by each matcher, and compare with what was driven."""
+    """Match drives over each extract with each matcher, and compare with the true roads."""
     result = Result("matching")
     result.told["underpass"] = "the map, and each fix as it comes"
     result.told["meili"] = "the map, and the fixes of the last minute, or of the whole drive"

@@ -1,8 +1,8 @@
-"""Many users' contents by a terrestrial path and a satellite: the path that completes each first.
+"""Many users' contents over a terrestrial path and a satellite, each by the path that is faster.
 
 After Bouttier et al., *Improving content delivery with size-aware routing in hybrid satellite /
-terrestrial networks*. The paper's 25 ms and 300 ms are taken as one-way delays, its *d*; OLIA, its
-MPTCP, is not in Linux, whose own scheduler and coupling stand in its place.
+terrestrial networks*. The paper's 25 ms and 300 ms are taken as one-way delays, its *d*. Its MPTCP
+is OLIA, which Linux lacks: Linux's own scheduler and coupling stand in for it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tests.testbed.topology import Testbed, listens
 _TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=2_000_000, delay_ms=25.0, queue_ms=40.0))
 _SATELLITE = symmetric("satellite", Link(rate_bps=8_000_000, delay_ms=300.0, queue_ms=160.0))
 _USERS = (1, 5, 12, 30, 80, 200)
-# Targets are at these numbers, which have a run more than the others.
+# These numbers of users have targets, and one more run than the others.
 _OF_RECORD, _CROWD = 30, 200
-# From so many users on nothing is to be better.
+# From so many users on no other subject may be better.
 _NEVER_WORSE_FROM = 5
 _RUNS = 3
 _SPLIT: Sequence[Way] = ("satellite", "terrestrial", "mptcp")
@@ -47,7 +47,7 @@ _Runs = dict[int, dict[str, list[UsersRun]]]
 
 
 def run_minfct(settings: Settings) -> Result:
-    """Have so many users fetch contents by each subject, and take what a content takes."""
+    """Have each number of users fetch contents through each subject, and time the contents."""
     result = Result("minfct")
     runs = _measured(settings, result, _USERS, by_http1, ports.HTTP)
     _add_comparisons(result, runs)
@@ -55,7 +55,7 @@ def run_minfct(settings: Settings) -> Result:
 
 
 def run_minfct_tls(settings: Settings) -> Result:
-    """Do the same by HTTP/2 over TLS, where no length is told and connections stay open."""
+    """Do the same by HTTP/2 over TLS, where proxies see no length and connections stay open."""
     result = Result("minfct-tls")
     _measured(settings, result, [_OF_RECORD], by_http2, ports.HTTPS)
     return result
@@ -92,7 +92,7 @@ def _measured(settings: Settings, result: Result, users: Sequence[int], by: By, 
 
 
 def subjects_of_minfct() -> list[Subject]:
-    """Make what is compared, ours first."""
+    """Make the subjects to compare, ours first."""
     made: list[Subject] = [
         _underpass(OURS, {"policy": "minfct"}),
         _underpass("underpass-new-connection", {"policy": "minfct", "estimate": "new-connection"}),
@@ -173,7 +173,7 @@ def _means_ms(runs: Sequence[UsersRun]) -> list[float]:
 
 
 def _add_comparisons(result: Result, runs: _Runs) -> None:
-    """Say how far ours is below the others, with the runs of the same seeds side by side."""
+    """Add how far ours is below the others, comparing runs of the same seeds."""
     others = {
         "below-mptcp": (_OF_RECORD, OURS, "split-mptcp"),
         "below-satellite": (_OF_RECORD, OURS, "split-satellite"),

@@ -1,4 +1,4 @@
-"""Vehicles that move in a dense town, predicted and planned for by one process."""
+"""Vehicles that move in a dense town; one process predicts and plans for them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from tests.drives.kinds import FREE, drives_over
 
 _TOWN = "moscow"
 _VEHICLES = 2_000
-# Drives that differ; several vehicles are on one at other times.
+# Distinct drives; several vehicles share one, at different times.
 _DRIVES = 120
 _GATEWAY = 100_000
 _BEAM_BPS = 400_000_000
-# The reports of so many vehicles come in one post, the posts evenly over the second.
+# Each post has the reports of so many vehicles; posts are spread evenly over the second.
 _IN_A_POST = 100
 _IN_AN_IMPORT = 20
 _IDLE_S = 3.0
@@ -45,12 +45,12 @@ _RUN_S = 25.0
 _BUCKET = re.compile(
     r'^underpass_control_positions_to_predictions_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.M
 )
-# A map of a country holds the same town, and others like it far away.
+# A map of a country has the same town, and others like it far away.
 _ROADS = 100_000
 
 
 def run(settings: Settings) -> Result:
-    """Move vehicles on a map of the town, and on one of many roads."""
+    """Move vehicles on a map of the town, and on one of a country."""
     result = Result("moving-vehicles")
     result.told["underpass"] = "the map, and each position as a gateway posts it"
     if result.left_out(field.missing(field.EXTRACTS[_TOWN])):
@@ -84,9 +84,9 @@ class _Measured:
 
 
 def country(town: Extract) -> list[Obstruction]:
-    """Return the town's obstructions, and as many far away as make the map a country's."""
+    """Return the town's obstructions, and so many far away that the map is a country's."""
     found = list(town.obstructions)
-    # Obstructions near each other share roads.
+    # Neighbouring obstructions share roads.
     roads = len({road.id for one in found for road in one.roads})
     for copy in range(1, math.ceil(_ROADS / roads)):
         found += [_elsewhere(one, copy) for one in town.obstructions]
@@ -168,7 +168,7 @@ async def _run(
 
 
 async def _until_idle(service: ControlService) -> None:
-    """Wait until the map is read, which takes longer than its import."""
+    """Wait until the service has read the map, which takes longer than its import."""
     async with asyncio.timeout(300):
         before_s = -math.inf
         while (now_s := service.processor_s()) - before_s > 0.1 * _IDLE_S:
@@ -177,7 +177,7 @@ async def _until_idle(service: ControlService) -> None:
 
 
 def _seconds(tracks: list[tuple[Fix, ...]]) -> Iterator[list[Fix]]:
-    """Yield without end where each vehicle is in the next second."""
+    """Yield endlessly where each vehicle is in the next second."""
     dice = random.Random(1)
     begun = [dice.randrange(600) for _ in range(_VEHICLES)]
     on = [tracks[number % len(tracks)] for number in range(_VEHICLES)]
@@ -188,7 +188,7 @@ def _seconds(tracks: list[tuple[Fix, ...]]) -> Iterator[list[Fix]]:
 async def _post(
     gateway: aiohttp.ClientSession, seconds: Iterator[list[Fix]], run_s: float
 ) -> list[float]:
-    """Post positions as they come; return how long each post took until it was answered."""
+    """Post positions as they come; return each post's time until the answer."""
     taken: list[float] = []
     posts: list[asyncio.Task[None]] = []
     began = time.monotonic()
@@ -250,6 +250,6 @@ async def _buckets(operator: aiohttp.ClientSession) -> dict[float, float]:
 
 
 def _percentile(counts: list[tuple[float, float]], part: float) -> float:
-    """Return the upper bound of the bucket that a percentile is in."""
+    """Return the upper bound of a percentile's bucket."""
     total = counts[-1][1]
     return next(le for le, count in sorted(counts) if count >= part * total)

@@ -21,7 +21,7 @@ def run_1mb(settings: Settings) -> Result:
 
 
 def run_1mb_idle(settings: Settings) -> Result:
-    """1 MB, profile G, sessions idle before every run."""
+    """1 MB, profile G, with the sessions idle before every run."""
     return _objects(
         settings, "object-1mb-idle", "object-1mb-idle.g", PROFILE_G, _MB, idle_before_each=True
     )

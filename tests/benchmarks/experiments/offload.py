@@ -1,4 +1,4 @@
-"""Two classes of pages on a terrestrial path that carries one: with and without migration."""
+"""Two classes of pages on a terrestrial path that fits only one: with and without migration."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from tests.testbed.topology import listens
 _PAGE_BYTES = 100_000
 # The loads of Bujari et al., bit/s.
 _GOLD_BPS, _SILVER_BPS = 6_000_000, 12_000_000
-# What both fall to: they fit together on the terrestrial path again, in every second.
+# Both loads fall to these: together they fit the terrestrial path again, in every second.
 _GOLD_LATER_BPS, _SILVER_LATER_BPS = 2_000_000, 1_000_000
-# Silver comes behind Gold; then both fall.
+# Silver starts after Gold; then both fall.
 _SILVER_FROM_S, _FALLS_S, _ENDS_S = 12.0, 40.0, 65.0
 _PATIENCE_S = 40.0
 _SETTLED_S = 2.0
 _POLLS_EACH_S = 0.25
 _STAYS = "underpass-terrestrial"
-# Each class alone where it is to be: what its pages take there, at the same times.
+# Each class alone on its proper path, as a reference: the same pages at the same times.
 _GOLD_ALONE, _SILVER_ALONE = "underpass-gold-alone", "underpass-satellite"
-# Foreign pages, by a TCP of their own, share the terrestrial hop all the time.
+# Foreign pages, over TCP of their own, share the terrestrial hop all the time.
 _FOREIGN_BPS, _FOREIGN_PORT = 1_000_000, 13_900
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run gave; all times are s since its beginning."""
+    """The results of one run; all times are s since its beginning."""
 
-    # When each page began, and what it took; the patience if it never came.
+    # When each page began, and how long it took; `_PATIENCE_S` if it never came.
     gold: list[tuple[float, float]]
     silver: list[tuple[float, float]]
-    # When a class was seen to go by another path, and by which.
+    # When a class changed to another path, and to which.
     moves: list[tuple[float, str]]
     gold_moves: list[tuple[float, str]]
     # The round trip on the terrestrial hop, ms.
@@ -62,13 +62,13 @@ class Run:
 
     @property
     def settled_s(self) -> float:
-        """Return when what counts begins: some time behind Silver's move, or its beginning."""
+        """Return from when on times count: shortly after Silver's move, or else its beginning."""
         moved = [at for at, path in self.moves if path == "satellite"]
         return (moved[0] if moved else _SILVER_FROM_S) + _SETTLED_S
 
 
 def run_offload(settings: Settings) -> Result:
-    """Load the terrestrial path with Gold, Silver and others, with and without migration."""
+    """Load the terrestrial path with Gold, Silver and foreign pages, with and without migration."""
     result = Result("offload")
     with both_hops(settings) as on:
         for name in (OURS, _STAYS, _GOLD_ALONE, _SILVER_ALONE):
@@ -93,7 +93,7 @@ def run_offload(settings: Settings) -> Result:
 
 
 def _relay_foreign_pages(on: Bench) -> None:
-    """Have the hub relay connections to its terrestrial address to the origin: not ours."""
+    """Have the hub's host relay foreign connections to its terrestrial address to the origin."""
     origin = [addresses.ORIGIN, str(ports.HTTP)]
     program = [sys.executable, "-m", "tests.testbed.split_proxy", str(_FOREIGN_PORT), *origin]
     relay = on.testbed.start("foreign", program, on.testbed.hub)
@@ -118,7 +118,7 @@ def _subject(name: str) -> Underpass:
             {"name": "bulk", "priority": 2},
         ]
 
-    # Gold comes by the HTTP proxy, Silver by SOCKS.
+    # Gold goes through the HTTP proxy, Silver through SOCKS.
     rules = [{"listeners": ["http"], "class": "interactive"}]
     return Underpass(
         name,
@@ -136,7 +136,7 @@ def _one(on: Bench, subject: Underpass, access: Access, seed: int, _: float) -> 
     began, asked = time.monotonic(), loads(seed, subject.name)
     by_socks = dataclasses.replace(access, route=subject.pair.socks5())
     by_itself = Access(on.testbed.terminal.node, DIRECT, addresses.HUB_TERRESTRIAL, _FOREIGN_PORT)
-    # A page that waits for a worker would begin late, and with others.
+    # A page that had to wait for a worker would begin late, together with others.
     workers = sum(map(len, asked))
     with ThreadPoolExecutor(1) as watch, ThreadPoolExecutor(workers) as pool:
         moves = watch.submit(_watch, subject, began, _ends_s(subject.name))
@@ -152,15 +152,15 @@ def _one(on: Bench, subject: Underpass, access: Access, seed: int, _: float) -> 
 
 
 def _ends_s(name: str) -> float:
-    """Return when a run is over: what each class takes alone counts until the load falls."""
+    """Return when a run is over: a class alone is only measured until the load falls."""
     return _FALLS_S if name in (_GOLD_ALONE, _SILVER_ALONE) else _ENDS_S
 
 
 def loads(seed: int, name: str) -> tuple[list[float], list[float], list[float]]:
-    """Return when pages of Gold, of Silver and of others are asked for.
+    """Return when pages of Gold, of Silver and foreign ones are requested.
 
-    Runs of the same seed have the same pages: chance alone makes the pages of six seconds take
-    half, or three times, as long as those of the next.
+    Runs of the same seed have the same pages: by chance alone, the pages of six seconds may take
+    half, or three times, as long as those of the next six.
     """
     dice = random.Random(seed)
     gold = _arrivals(dice, [(0.0, _FALLS_S, _GOLD_BPS), (_FALLS_S, _ENDS_S, _GOLD_LATER_BPS)])
@@ -177,7 +177,7 @@ def loads(seed: int, name: str) -> tuple[list[float], list[float], list[float]]:
 
 
 def _arrivals(dice: random.Random, spans: Sequence[tuple[float, float, int]]) -> list[float]:
-    """Return when pages are asked for, at random, at each span's mean rate."""
+    """Return random times of requests, at each span's mean rate."""
     arrivals = []
     for begin_s, end_s, bps in spans:
         at = begin_s
@@ -193,7 +193,7 @@ def _page(by: Access, began: float, at_s: float) -> tuple[float, float]:
 
 
 def _watch(subject: Underpass, began: float, until_s: float) -> dict[str, list[tuple[float, str]]]:
-    """Return when each class went by another path from the hub, and by which."""
+    """Return when the hub moved each class to another path, and to which."""
     seen: dict[str, list[tuple[float, str]]] = {"normal": [], "interactive": []}
     satellite = subject.pair.hub_path("satellite")
     while (at := time.monotonic() - began) < until_s:
@@ -209,14 +209,14 @@ def _watch(subject: Underpass, began: float, until_s: float) -> dict[str, list[t
 
 
 def _median_s(pages: Sequence[tuple[float, float]], from_s: float) -> float:
-    """Return the median of the pages from a time on, until the load falls."""
+    """Return the median time of the pages from a time on, until the load falls."""
     return quantile([took for at, took in pages if from_s <= at < _FALLS_S], 0.5)
 
 
 def add_records(
     result: Result, name: str, runs: Sequence[Run], alone: Sequence[tuple[Run, Run]]
 ) -> None:
-    """Compare the pages of each class with the same pages, of as many runs, of it alone."""
+    """Compare each class's pages with the same pages, of as many runs, of the class alone."""
     values: dict[str, list[float]] = {"rtt": [], "gold": [], "silver": [], "broken": []}
     for run, (gold_alone, silver_alone) in zip(runs, alone, strict=True):
         settled_s = run.settled_s
@@ -236,7 +236,7 @@ def add_records(
         say(f"offload.{figure}  {name}: {made.median:.4g}")
     curves = result.curves.setdefault("round trip on the terrestrial hop, ms over s", {})
     first = runs[0].rtt_ms
-    # Each quarter second the most that was there.
+    # The maximum of each quarter second.
     curves[name] = [
         (round(first[place][0], 2), max(ms for _, ms in first[place : place + 25]))
         for place in range(0, len(first), 25)

@@ -1,4 +1,4 @@
-"""A return link whose capacity has to be asked for."""
+"""A return link whose capacity has to be requested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testbed.topology import Testbed
 
 _SIZE = 10_000_000
 _ECHOES = 60
-# No multiple of a frame, so that echoes meet all parts of it.
+# Not a multiple of a frame, so that echoes meet all parts of it.
 _EACH_S = 0.53
 _DEMAND = {"frame_ms": 100.0, "grant_ms": PROFILE_V.rtt_ms, "constant": 0.05}
 
@@ -31,7 +31,7 @@ class _Run:
 
     @property
     def last_byte_s(self) -> float | None:
-        """Return the upload's."""
+        """Return the upload's last byte."""
         return self.upload.last_byte_s
 
 
@@ -70,7 +70,7 @@ def run(settings: Settings) -> Result:
 def _one(subject: Subject, access: Access, seed: int, deadline_s: float) -> _Run:
     way = subject.access(ports.ECHO)
     with way.route.connect(way.client, way.host, way.port, timeout_s=30) as sock:
-        # The first one opens the connection at the far end.
+        # The first echo opens the connection at the far end.
         echo_times(sock, count=1, interval_s=0)
         echoes = echo_times(sock, count=_ECHOES, interval_s=_EACH_S)
     return _Run(access.upload(_SIZE, seed, deadline_s), echoes)

@@ -1,4 +1,4 @@
-"""A satellite that is billed by the time it is up, beside a terrestrial path that always is."""
+"""A satellite that is billed by its time up, beside a terrestrial path that is always up."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.testbed.node import PathName
 
 _LARGE_BYTES, _SMALL_BYTES = 100_000_000, 20_000
 _ALWAYS_UP = "underpass-bonded"
-# As long as it is not needed until it is released, and no longer: so the figure is what the rule
-# costs, not what the configuration adds.
+# The least up time is no longer than the idle time before the release: so the figure shows the
+# cost of the rule, without an addition by the configuration.
 _TIMES = {"others_down_s": 0.2, "idle_s": 5.0, "least_up_s": 5.0, "least_down_s": 1.0}
 _RELEASED_WITHIN_S = 30.0
 # One small exchange each second, for half a minute.
@@ -98,7 +98,7 @@ def _small_exchanges(on: Bench, result: Result) -> None:
 
 
 def _terrestrial_dies(on: Bench, result: Result) -> None:
-    """Take the time from a request behind the cut to its first byte."""
+    """Measure the time from a request after the cut to its first byte."""
     hop, terminal, ours = terrestrial_of(on), on.testbed.terminal.name, _ours(on)
 
     def one(subject: Subject, access: Access, seed: int, deadline_s: float) -> Transfer:

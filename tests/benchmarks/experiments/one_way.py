@@ -1,4 +1,4 @@
-"""The forward link by satellite and the return by the terrestrial path, and both by satellite."""
+"""Forward by satellite with return by the terrestrial path, and both by satellite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SMALL_BYTES = 20_000
 
 
 def run(settings: Settings) -> Result:
-    """Download 100 MB and objects of 20 kB, by one path each way and by the satellite alone."""
+    """Download 100 MB and objects of 20 kB, over one path each way and over the satellite alone."""
     result = Result("one-way")
     with both_hops(settings) as on:
         on.add(

@@ -27,39 +27,39 @@ _STEADY_AFTER_S = 10.0
 
 @dataclass
 class Course:
-    """What the client has received over time, counted no faster than the link can bring it.
+    """The bytes that the client has received over time, at most at the link's rate.
 
     Behind a proxy, bytes that wait for a repair reach the client in one burst when the gap is
-    filled, by a network much faster than the link. Without smoothing, a window of a second
-    could show more than the link has; so a burst is spread over the time it took on the link,
-    after it, never before.
+    filled, over a network much faster than the link. A window of a second could then show more
+    than the link's rate. So a burst is spread over the time that it took on the link, only
+    towards later steps.
     """
 
-    # Bytes of each step of a tenth of a second, as iperf3 reports them.
+    # Bytes in each step of a tenth of a second, as iperf3 reports them.
     steps: list[int]
     complete: bool = True
 
     @property
     def total(self) -> int:
-        """Return the bytes of the whole course."""
+        """Return all bytes of the course."""
         return sum(self.steps)
 
     @property
     def seconds(self) -> float:
-        """Return how long it took, to a step."""
+        """Return the duration, to a step."""
         return len(self.steps) * _STEP_S
 
     @property
     def last_byte_s(self) -> float | None:
-        """Return when the download was whole, None if it was ended before."""
+        """Return when the download was complete, None if it was ended before."""
         return self.seconds if self.complete else None
 
     def bytes_at(self, seconds: float) -> int:
-        """Return what had been received by then, as it was, bursts included."""
+        """Return the bytes received by then, bursts included."""
         return sum(self.steps[: round(seconds / _STEP_S)])
 
     def spread(self) -> list[float]:
-        """Return the bytes of each step, what exceeds the link's carried to the next."""
+        """Return the bytes of each step; bytes above the link's rate move to the next step."""
         most = _LINK_BPS * HEADERS_LEAVE * _STEP_S / 8
         spread, waiting = [], 0.0
         for step in self.steps:
@@ -74,20 +74,20 @@ class Course:
         return [sum(spread[end - width : end]) * 8 for end in range(width, len(spread) + 1)]
 
     def time_to_90_s(self) -> float:
-        """Return when a second's window first reached 90 % of the link, or the whole time."""
+        """Return when a one-second window first reached 90 % of the link, or the whole time."""
         for place, rate in enumerate(self.windows_bps()):
             if rate >= 0.9 * _LINK_BPS:
                 return 1 + place * _STEP_S
         return self.seconds
 
     def steady_bps(self) -> float:
-        """Return the mean rate after start-up, or that of all where there is nothing after."""
+        """Return the mean rate after start-up, or of the whole if nothing follows start-up."""
         after = self.steps[round(_STEADY_AFTER_S / _STEP_S) :] or self.steps
         return sum(after) * 8 / (len(after) * _STEP_S)
 
 
 def run(settings: Settings) -> Result:
-    """Measure start-up and steady state apart, for each control of the origin, off and on."""
+    """Measure start-up and steady state for each congestion control, with the proxy off and on."""
     result = Result("pep-and-cc")
     if not shutil.which("iperf3"):
         result.notes["left out"] = "iperf3 is not installed (.ci/setup --bench)"
@@ -141,7 +141,7 @@ def _report(result: Result, label: str, runs: list[Course]) -> None:
 
 
 def _iperf(access: Access, _seed: int, deadline_s: float) -> Course:
-    """Run one download; a run over the limit is ended, and counts with what it had."""
+    """Run one download; a run over the limit is ended, and counts with the bytes it had."""
     argv = access.client.argv(
         *("iperf3", "-c", access.host, "-p", str(ports.IPERF), "-R", "-n", str(_BYTES)),
         *("-i", str(_STEP_S), "-J"),
@@ -152,7 +152,7 @@ def _iperf(access: Access, _seed: int, deadline_s: float) -> Course:
             output, _ = iperf.communicate(timeout=deadline_s)
         except subprocess.TimeoutExpired:
             complete = False
-            # iperf3 writes what it has.
+            # iperf3 writes its results so far.
             iperf.send_signal(signal.SIGINT)
             output, _ = iperf.communicate(timeout=30)
     document: dict[str, Any] = json.loads(output)

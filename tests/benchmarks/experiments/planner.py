@@ -20,10 +20,10 @@ _SIZES = (1_000, 10_000)
 
 
 def run(settings: Settings) -> Result:
-    """Plan beams of both sizes in turns, a new one each time, and take the processor's time."""
+    """Plan beams of both sizes in turns, a new one each time, and measure the processor time."""
     result = Result("planner")
     result.told["underpass"] = "the beam as it is"
-    # Its linear algebra takes all cores there are; how many, a process says before it begins.
+    # The linear algebra would use all cores; the number must be set before a process starts.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as process:
@@ -39,7 +39,7 @@ def run(settings: Settings) -> Result:
 
 def _taken_ms(runs: int, seed: int) -> dict[int, list[float]]:
     taken: dict[int, list[float]] = {size: [] for size in _SIZES}
-    # The first plan of a process pays for what numpy loads.
+    # The first plan of a process also loads parts of numpy.
     plan(_beam(_SIZES[0], seed))
     for number in range(runs):
         for size in _SIZES:

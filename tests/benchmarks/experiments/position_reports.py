@@ -1,4 +1,4 @@
-"""Position reports taken in by one process of the control service."""
+"""The rate of position reports that one process of the control service takes in."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from tests.control_api import postgresql
 _BATCH = 100
 _SENDERS = 16
 _RUN_S = 10.0
-# Until it plans.
+# Until the service plans.
 _WARM_S = 6.0
 
 
 def run(settings: Settings) -> Result:
-    """Send batches for ten seconds a run, all new, and count what was answered as stored.
+    """Send batches of new reports for ten seconds per run, and count those answered as stored.
 
-    The service is as busy as with all its terminals on: each second it takes what the links of
-    all of them do, and plans both links of their beam by it.
+    The service is as busy as with all terminals active: each second it takes in reports of all
+    their links, and plans both links of their beam by them.
     """
     result = Result("position-reports")
     result.told["underpass"] = "nothing"
@@ -73,7 +73,7 @@ def _measure(result: Result, database: str, url: str, settings: Settings) -> Non
 
 
 async def _runs(service: ControlService, runs: int) -> tuple[list[float], int]:
-    """Return the rates, and how many plans were made while they were measured."""
+    """Return the rates, and how many plans were made meanwhile."""
     async with (
         service.session(service.operator) as session,
         service.session(service.gateway) as gateway,
@@ -104,7 +104,7 @@ async def _newest_plan(session: aiohttp.ClientSession) -> int:
 
 
 def _bodies(start_ms: int) -> Iterator[bytes]:
-    """Yield batches without end: each second, a report of each terminal."""
+    """Yield batches endlessly: each second, a report of each terminal."""
     number = 0
     while True:
         positions = []

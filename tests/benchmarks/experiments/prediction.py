@@ -1,4 +1,4 @@
-"""Blockages predicted along synthetic drives, and along the recorded one where it is present."""
+"""Blockages predicted along synthetic drives, and along the recorded one if present."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DRIVES = 100
 
 
 def run(settings: Settings) -> Result:
-    """Predict along every drive, and compare with what came."""
+    """Predict along every drive, and compare with the blockages that came."""
     result = Result("prediction")
     result.told["underpass"] = "the map and each fix as it comes"
     island = island_map()

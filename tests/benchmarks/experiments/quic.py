@@ -70,7 +70,7 @@ def run_blockages(settings: Settings) -> Result:
 
 
 def _alone(settings: Settings) -> Settings:
-    """Return the settings without subjects, which are added by hand; none is a peer."""
+    """Return the settings without subjects: they are added by hand, and none is a peer."""
     return dataclasses.replace(settings, subjects=[], peer_runs=None)
 
 

@@ -21,22 +21,22 @@ _RUNS = 50
 _TERMINALS = 4
 _KINDS = ("announcements", "plans", "acknowledgements")
 _WITHIN_S = 10.0
-# Until a withdrawn blockage has left the plan, so that the next one is news again.
+# Until a withdrawn blockage has left the plan, so that the next one changes it again.
 _BETWEEN_S = 4.0
 
 
 class NoPlanError(RuntimeError):
-    """An announcement was not followed by a plan that all concerned took over."""
+    """No plan that all nodes concerned applied followed an announcement."""
 
 
 @dataclass
 class _Course:
-    """What is known of one announcement so far."""
+    """The course of one announcement so far."""
 
     received_ms: int | None = None
     # By link, the plan that it led to: version and start.
     plans: dict[str, tuple[int, int]] = field(default_factory=dict)
-    # By link, when the node that sends on it has taken that over.
+    # By link, when the sending node applied that plan.
     applied: dict[str, int] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
@@ -59,11 +59,11 @@ class _Course:
 
     @property
     def complete(self) -> bool:
-        """Tell whether both ends follow."""
+        """Tell whether both ends have applied their plans."""
         return len(self.applied) == 2
 
     def after_ms(self, link: str) -> float:
-        """Return how long it took until the plan was in force: taken over, and begun."""
+        """Return the time until the plan was in force, that is applied and begun, ms."""
         assert self.received_ms is not None
         return max(self.applied[link], self.plans[link][1]) - self.received_ms
 
@@ -98,14 +98,14 @@ def _courses(database: str, runs: int, seed: int) -> list[_Course]:
         control.register()
         pair = Pair(testbed, Options(terminal=REPORTS, hub=control.hub_config))
         with Follower(control, _KINDS) as follower:
-            # The first plans, and a second's reports of all.
+            # Wait for the first plans, and a second's reports of all nodes.
             time.sleep(_BETWEEN_S)
             return [_one(pair, follower) for _ in range(runs)]
 
 
 def _one(pair: Pair[Testbed], follower: Follower) -> _Course:
     for _ in follower.come():
-        # What was before.
+        # Discard earlier events.
         pass
     course = _Course()
     pair.terminal.api.announce(in_s=60.0, duration_s=20.0, confidence=1.0)

@@ -1,4 +1,4 @@
-"""A node that is killed and started again inside a blockage: when data flows behind it."""
+"""A node that is killed and started again inside a blockage: when data flows after it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.testbed.topology import Testbed
 _DISK = {"custody": {"durability": "disk"}}
 _RUNS = 20
 _SIZE = 16_000_000
-# The download is under way; then the link goes, the node, and the link comes back.
+# A download starts; then the link is blocked, the node is killed, and the link comes back.
 _LEAD_S = 1.5
 _KILLED_AFTER_S = 1.0
 _BLOCKED_S = 6.0
-# Each run's link comes back at another moment of the terminal's half seconds between two dials.
+# The terminal dials every half second; each run's link returns at another moment between dials.
 _SHIFT_S = 0.5
 _PATIENCE_S = 60.0
 _QUIET_S = 1.0
@@ -33,9 +33,9 @@ _AGAIN_S = 0.05
 def run(settings: Settings) -> Result:
     """Kill terminal and hub by turns, and time the first byte of a new request.
 
-    What a killed node had of a connection is gone with it, so a client asks anew inside the
-    blockage, as soon as the terminal takes connections again, and waits; where it is reset, it
-    asks again at once.
+    A killed node's connections are lost, so a client sends a new request inside the blockage, as
+    soon as the terminal accepts connections again, and waits; after a reset, it asks again at
+    once.
     """
     result = Result("restart-blocked")
     result.told["underpass"] = TOLD_PAIR

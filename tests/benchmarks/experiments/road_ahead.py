@@ -1,4 +1,4 @@
-"""Blockages predicted on the roads of real maps, by kind of drive: by map, by route, again."""
+"""Blockages predicted on real maps: by the map alone, by a known route, and on a second drive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLEET_SEED = 100_000
 
 
 def run(settings: Settings) -> Result:
-    """Predict along drives over each extract, and compare with what came."""
+    """Predict along drives over each extract, and compare with the blockages that came."""
     result = Result("road-ahead")
     result.told["underpass"] = (
         "the map and each fix as it comes; the route, or one drive before, where that is said"
@@ -44,7 +44,7 @@ def run(settings: Settings) -> Result:
                 if kind:
                     result.notes[f"{name}, {way}, {kind}: {_SUMMARY}"] = _summary(outcome)
             result.notes[f"{name}, {way}: {_RELIABILITY}"] = _reliability(outcomes[""])
-        # Only drives that nothing steers past a portal show how often what is told comes.
+        # Only drives that are not steered through a portal show how often predictions come true.
         free = list(drives_over(extract, settings.runs or _DRIVES, settings.seed, FREE))
         _measure_reliability(result, name, "free", judge_all(extract, free)[""])
         turned = _turned(extract, settings)
@@ -63,7 +63,7 @@ def run(settings: Settings) -> Result:
 
 
 def _turned(extract: Extract, settings: Settings) -> ObstructionMap:
-    """Return the map with the turns of a fleet that has driven on it."""
+    """Return the map with turns learned from a fleet that has driven on it."""
     counts = TurnCounts()
     for made in drives_over(extract, _FLEET, settings.seed + _FLEET_SEED, FREE):
         counts.add(habits_of(extract.known, [made.drive]), 0, extract.known.turn)
@@ -71,7 +71,7 @@ def _turned(extract: Extract, settings: Settings) -> ObstructionMap:
 
 
 def _paced(extract: Extract, settings: Settings) -> ObstructionMap:
-    """Return the map with the paces of a fleet that has driven on it in rush hour."""
+    """Return the map with paces learned from a fleet that has driven on it in rush hour."""
     paces = RoadPaces(START_MS)
     first = settings.seed + _FLEET_SEED
     for made in drives_over(extract, _FLEET, first, FREE, in_rush_hour=True):

@@ -1,4 +1,4 @@
-"""Lending before the tunnels of real maps: by predictions, against a plan that knew the times."""
+"""Lending before road tunnels of real maps: by predictions, against a plan with the true times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DRIVES = 40
 
 
 def run(settings: Settings) -> Result:
-    """Lend to a vehicle along drives over each extract, and compare what reaches everyone."""
+    """Lend to a vehicle along drives over each extract, and compare everyone's data."""
     result = Result("road-ahead-lending")
     result.told["underpass"] = "the map, each fix as it comes, and what the hub senses"
     if result.left_out(field.missing(*field.EXTRACTS.values())):

@@ -17,7 +17,7 @@ _RUNS = 5
 
 
 def run(settings: Settings) -> Result:
-    """Measure the router on one core, each run with plans of its own."""
+    """Measure the router on one core, each run with new contact plans."""
     result = Result("sabr")
     result.told["underpass"] = "1,000 contacts of 50 nodes; 100,000 contacts of 500 nodes"
     told = [measure() for _ in range(settings.runs or _RUNS)]
@@ -35,6 +35,6 @@ def run(settings: Settings) -> Result:
 
 
 def measure() -> dict[str, Any]:
-    """Return what the example tells: times of all queries, and of each change."""
+    """Return the example's output: the times of all queries, and of each change."""
     told: dict[str, Any] = json.loads(subprocess.check_output(_EXAMPLE, cwd=_ROOT, text=True))
     return told

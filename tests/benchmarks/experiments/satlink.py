@@ -1,4 +1,4 @@
-"""The instrument's own errors: what all other figures have in them."""
+"""The instrument's own errors, which are part of all other figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def run(_settings: Settings) -> Result:
     """Let satlink measure itself through a live beam."""
     result = Result("satlink")
     result.told["satlink"] = "rate, delay and loss: it makes them"
-    # A missed target is a result as well: only the report judges it.
+    # A missed target is a result, too: only the report judges it.
     measured = subprocess.run(
         [built("satlink"), "selftest"], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""A terminal with a terrestrial path and a satellite: bonded, and while one of them fails."""
+"""A terminal with a terrestrial path and a satellite: bonded, and while one of the paths fails."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ _BOTH: Sequence[PathName] = ("satellite", "terrestrial")
 _BONDED_BYTES = 100 * _MB
 _FAILING_BYTES = 200 * _MB
 _FAILS_AT_S = 15.0
-# A road tunnel that is known so long before, and how long it is.
+# How long before its entry a road tunnel is known, and its length.
 _KNOWN_S, _TUNNEL_S = 10.0, 5.0
-# The gaps of this time before a failure are what its own is compared with.
+# A failure's gap is compared with the gaps in this time before it.
 _BEFORE_S = 5.0
 
 
 @dataclass(frozen=True)
 class Silence:
-    """A time in which the satellite drops what it is given, and the figure of its gap.
+    """A time in which the satellite drops all packets, and the figure of its gap.
 
-    `direction` is the one that drops; none stands for both.
+    `direction` is the one that drops; None means both.
     """
 
     figure: str
@@ -69,23 +69,23 @@ class Silence:
 
     @property
     def end_s(self) -> float:
-        """Return when all comes through again."""
+        """Return when packets come through again."""
         return self.begin_s + _SILENT_S
 
 
-# A silence lasts several times as long as a gap may be; before the next one the satellite carries
+# A silence lasts several times the longest allowed gap; before the next one, the satellite carries
 # its part of the download again.
 _SILENT_S = 2.0
 SILENCES = (
     Silence("black-hole.satellite", 3.0),
     Silence("black-hole.satellite-forward", 7.5, "forward"),
 )
-# More than both paths carry until the last one is over.
+# More than both paths carry until the last silence is over.
 SILENT_BYTES = 40 * _MB
 
 
 def run_bonding(settings: Settings) -> Result:
-    """Download 100 MB by both paths, by each alone, by one path over MPTCP, by split proxies."""
+    """Download 100 MB over both paths, each alone, one path over MPTCP, and by split proxies."""
     result = Result("bonding")
     with both_hops(settings) as on:
         for name, paths in (
@@ -121,9 +121,9 @@ def run_bonding(settings: Settings) -> Result:
 
 
 def run_outage(settings: Settings) -> Result:
-    """Cut the terrestrial path at 15 s of a download of 200 MB by both.
+    """Cut the terrestrial path 15 s into a download of 200 MB over both.
 
-    Bonded and pinned with a fallback, each over TCPCL and over QUIC tunnels; and by MPTCP.
+    Bonded, and pinned with a fallback, each over TCPCL and over QUIC tunnels; and over MPTCP.
     """
     result = Result("outage")
     with both_hops(settings) as on:
@@ -137,9 +137,9 @@ def run_outage(settings: Settings) -> Result:
 
 
 def run_black_hole(settings: Settings) -> Result:
-    """Have either path drop all that it is given, and the satellite in one direction only.
+    """Have each path drop all packets, and the satellite also in one direction only.
 
-    And block the satellite as was known 10 s before.
+    Then block the satellite, announced 10 s before.
     """
     result = Result("black-hole")
     with both_hops(settings) as on:
@@ -151,7 +151,7 @@ def run_black_hole(settings: Settings) -> Result:
 
 
 def _falling_back(name: str, layer: Literal["tcpcl", "quic"]) -> Underpass:
-    """Make a pair that sends by the terrestrial path, and by the satellite if that fails."""
+    """Make a pair that uses the terrestrial path, and the satellite if that fails."""
 
     def classes(satellite: str) -> list[dict[str, object]]:
         pinned = {"policy": "failover", "paths": ["terrestrial", satellite]}
@@ -196,7 +196,7 @@ def _mend(hop: Satlink, terminal: str) -> None:
 
 
 def _failures(on: Bench, result: Result, name: str, fail: Callable[[Satlink, str], None]) -> None:
-    """Download while the terrestrial path fails, and take the longest gap from then on."""
+    """Download while the terrestrial path fails; record the longest gap from then on."""
     hop, terminal = terrestrial_of(on), on.testbed.terminal.name
 
     def one(access: Access, seed: int, deadline_s: float) -> Transfer:
@@ -228,7 +228,7 @@ def _failures(on: Bench, result: Result, name: str, fail: Callable[[Satlink, str
 
 
 def _silent_satellite(on: Bench, result: Result) -> None:
-    """Download while the satellite drops all by turns, and take the longest gap of each time."""
+    """Download while the satellite is silent by turns; record each silence's longest gap."""
     hop = on.testbed.satlink
 
     def one(access: Access, seed: int, deadline_s: float) -> Transfer:
@@ -266,14 +266,14 @@ def gaps_in_silences_ms(transfer: Transfer, deadline_s: float) -> list[float]:
 
 
 def _figure_of(figure: str, subject: str) -> str:
-    """Return the figure of a subject that has a target of its own, else the one of all."""
+    """Return the subject's own figure if there is one, else the common one."""
     experiment, part = figure.split(".")
     own = f"{experiment}.{subject.removeprefix('underpass-')}.{part}"
     return own if own in FIGURES else figure
 
 
 def _rate_behind_gap_percent(transfer: Transfer) -> float:
-    """Return what came behind the longest gap since the cut, of what the satellite carries."""
+    """Return the rate after the longest gap since the cut, in % of the satellite's."""
     since = [(at, count) for at, count in transfer.curve if at >= _FAILS_AT_S]
     if len(since) < 2:
         return 0.0
@@ -285,7 +285,7 @@ def _rate_behind_gap_percent(transfer: Transfer) -> float:
 
 
 def _known_tunnel(on: Bench, result: Result) -> None:
-    """Block the satellite for some seconds that both nodes have known 10 s before."""
+    """Block the satellite for some seconds, announced to both nodes 10 s before."""
     terminal = on.testbed.terminal.name
 
     def one(subject: Underpass, access: Access, seed: int, deadline_s: float) -> Transfer:
@@ -311,12 +311,12 @@ def _known_tunnel(on: Bench, result: Result) -> None:
     for subject, transfers in zip(ours, done, strict=True):
         beyond = []
         for transfer in transfers:
-            # The nodes move to the other path a round trip and more before the entry, and back a
-            # round trip behind the exit.
+            # The nodes move to the other path a round trip or more before the entry, and back a
+            # round trip after the exit.
             moves_s = _FAILS_AT_S - 2 * SATELLITE.rtt_s
             back_s = _FAILS_AT_S + _TUNNEL_S + 2 * SATELLITE.rtt_s
             gaps = gaps_of(transfer, on.deadline_s())
-            # One that begins before the move and ends behind it is the move's.
+            # A gap that begins before the move and ends after it counts for the move.
             before = longest_gap_ms(
                 [gap for gap in gaps if gap[1] <= moves_s], moves_s - _BEFORE_S, moves_s
             )
@@ -327,9 +327,9 @@ def _known_tunnel(on: Bench, result: Result) -> None:
 
 
 def gaps_of(transfer: Transfer, deadline_s: float) -> list[tuple[float, float]]:
-    """Return the beginnings and ends of the times without a new byte.
+    """Return the beginnings and ends of the gaps between new bytes.
 
-    A transfer that did not end has waited for the next one until its deadline.
+    In a transfer that did not complete, the last gap lasts until its deadline.
     """
     times = [at for at, _ in transfer.curve] or [0.0]
     if not transfer.complete:
@@ -338,6 +338,6 @@ def gaps_of(transfer: Transfer, deadline_s: float) -> list[tuple[float, float]]:
 
 
 def longest_gap_ms(gaps: Sequence[tuple[float, float]], begin_s: float, end_s: float) -> float:
-    """Return the longest gap of which some lies within a span."""
+    """Return the longest gap that overlaps a span."""
     within = [later - earlier for earlier, later in gaps if begin_s <= later and earlier <= end_s]
     return 1000 * max(within, default=0.0)

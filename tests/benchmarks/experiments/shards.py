@@ -1,4 +1,4 @@
-"""Protocol work without sockets: how many bundles a second an engine carries."""
+"""Protocol work without sockets: how many bundles per second an engine carries."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(settings: Settings) -> Result:
 def measure(
     size: int, threads: int, seconds: float = _SECONDS, apart: bool = False
 ) -> dict[str, Any]:
-    """Carry bundles of such a payload (bytes) for so long; what `shards` tells."""
+    """Carry bundles with `size` bytes of payload for a time; return the output of `shards`."""
     arguments = {"bytes": size, "neighbours": _NEIGHBOURS, "threads": threads, "seconds": seconds}
     command = [built("shards")]
     for name, value in arguments.items():

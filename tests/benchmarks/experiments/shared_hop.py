@@ -1,4 +1,4 @@
-"""A hop of which others take a part for a time."""
+"""A hop of which foreign traffic takes a part for a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SINK_PORT, _PAYLOAD_BYTES, _HEADER_BYTES, _TICK_S = 40_000, 1400, 28, 0.005
 
 @dataclasses.dataclass(frozen=True)
 class _Shared:
-    """What came while others took a part, bit/s; the queue then, ms; what arrived of theirs, %."""
+    """Beside foreign traffic: our goodput, bit/s; the queue, ms; what arrived of theirs, %."""
 
     goodput_bps: float
     queue_ms: list[float]
@@ -85,7 +85,7 @@ def _one(on: Bench, taken_bps: float, access: Access, seed: int, _deadline_s: fl
         ended.set()
         others_percent = others.result()
         transfer = bulk.result()
-    # What the hop had in these seconds is at the client a way later.
+    # Bytes on the hop in these seconds reach the client one way later.
     first_s = _BEFORE_S + on.testbed.profile.forward.delay_ms / 1000
     received = transfer.bytes_at(first_s + _TAKEN_S) - transfer.bytes_at(first_s)
     say(f"the download ran for {time.monotonic() - began:.0f} s: {transfer.error}")
@@ -93,9 +93,9 @@ def _one(on: Bench, taken_bps: float, access: Access, seed: int, _deadline_s: fl
 
 
 def _take(testbed: Testbed, rate_bps: float, ended: threading.Event) -> float:
-    """Send UDP from the hub to the terminal at a constant rate of IP, until it has ended.
+    """Send UDP from the hub to the terminal at a constant IP rate, until `ended` is set.
 
-    Return what had arrived by then of what it sent, in percent.
+    Return the part of it that had arrived by then, in percent.
     """
     packet = bytes(_PAYLOAD_BYTES)
     per_s = rate_bps / 8 / (_PAYLOAD_BYTES + _HEADER_BYTES)
@@ -114,6 +114,6 @@ def _take(testbed: Testbed, rate_bps: float, ended: threading.Event) -> float:
             with contextlib.suppress(BlockingIOError):
                 while sink.recv(_PAYLOAD_BYTES):
                     arrived += 1
-    # What has been in the air on the way is not lost.
+    # Packets still in flight are not lost.
     on_way = per_s * testbed.profile.forward.delay_ms / 1000
     return 100 * arrived / max(1.0, sent - on_way)

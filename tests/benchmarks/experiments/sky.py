@@ -1,8 +1,8 @@
-"""Where a satellite is hidden from roads: the cost, rays beside it, whether told chances hold.
+"""Where a satellite is hidden from roads: the cost, a check by rays, and the predicted chances.
 
-- Cost: a hundred drawn towns of a thousand houses and a hundred kilometres of road each.
-- Rays: one dense drawn town whose heights are known; a ray from each of many places on its roads.
-- Told chances: a real town of which half the known heights are taken from the map.
+- Cost: a hundred random towns of a thousand houses and a hundred kilometres of road each.
+- Rays: one dense random town with known heights; a ray from each of many places on its roads.
+- Predicted chances: a real town, with half the known heights removed from the map.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOWNS, _HOUSES = 100, 1_000
 _POINTS = 100_000
 _SPLITS = 24
 _SATELLITES = (Satellite("low", -5.0), Satellite("west", 19.2), Satellite("east", 75.0))
-# Streets of a drawn town: so many each way, so far apart.
+# Streets of a random town: how many each way, and how far apart.
 _STREETS, _BLOCK_M = 23, 100.0
 _KNOWN = 0.004
 # Places where a hidden height might matter.
@@ -150,7 +150,7 @@ def _measure_against_rays(result: Result, seed: int) -> None:
 
 
 def _along(plane: Plane, line: Line, run_m: float) -> Position:
-    """Return the place so far along a line, in metres of the town's own plane."""
+    """Return the place at `run_m` along a line, in metres of the town's own plane."""
     points = [plane.xy(place) for place in line]
     for begin, end in pairwise(points):
         length = math.dist(begin, end)
@@ -164,7 +164,7 @@ def _along(plane: Plane, line: Line, run_m: float) -> Position:
 
 
 def _measure_told(result: Result, seed: int) -> None:
-    """Hide half of the known heights, and compare what is told with what the true ones give."""
+    """Hide half of the known heights; compare the predictions with those from the true heights."""
     path = field.FIELD / MOSCOW
     true = read_surroundings(path, quiet)
     names = {one.id for one in true.obstacles if not one.is_overhead}
@@ -201,13 +201,13 @@ def _measure_told(result: Result, seed: int) -> None:
 def _blocked(
     lanes: list[Lane], found: Surroundings, ids: set[str], satellite: Satellite
 ) -> npt.NDArray[np.float64]:
-    """Return how probably some buildings alone block each metre."""
+    """Return the probability that these buildings alone block each metre."""
     some = [one for one in found.obstacles if one.id in ids]
     return shade(lanes, some, found.heights, satellite).blocked
 
 
 def _with_heights(path: Path) -> set[str]:
-    """Return the ids of an extract's buildings whose tags say how high they are."""
+    """Return the ids of an extract's buildings whose tags give a height."""
     found = set()
     for one in osmium.FileProcessor(str(path)).with_filter(osmium.filter.KeyFilter("building")):
         of = {tag.k: tag.v for tag in one.tags}
@@ -217,7 +217,7 @@ def _with_heights(path: Path) -> set[str]:
 
 
 def _without_heights(path: Path, to: Path, ids: set[str]) -> None:
-    """Copy an extract, and leave out the heights of some of its buildings."""
+    """Copy an extract without the heights of some of its buildings."""
     heights = ("height", "building:levels", "roof:levels")
     with osmium.SimpleWriter(str(to)) as writer:
         for one in osmium.FileProcessor(str(path)):

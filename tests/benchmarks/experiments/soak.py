@@ -22,12 +22,12 @@ _AT_ONCE = 3
 
 
 def run(settings: Settings) -> Result:
-    """Run the soak, by default once; three at once where there are more."""
+    """Run the soak, by default once; of more runs, three in parallel."""
     result = Result("soak")
     result.told["underpass"] = TOLD_PAIR
     if result.left_out(missing("underpass")):
         return result
-    # Side by side, each on a test bed of its own: its hop of 40 Mbit/s leaves the machine room.
+    # In parallel, each on its own test bed: a hop of 40 Mbit/s leaves the machine room.
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         seeds = [settings.seed + number for number in range(settings.runs or 1)]
         courses = list(pool.map(_course, seeds))

@@ -1,4 +1,4 @@
-"""Start-up: how much has come five seconds after the request."""
+"""Start-up: the bytes received five seconds after the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BASE = "no-proxy-cubic"
 
 
 def run(settings: Settings) -> Result:
-    """Measure the bytes after 5 s, and Underpass against no proxy with cubic."""
+    """Measure the bytes after 5 s, and compare Underpass with no proxy on cubic."""
     result = Result("start-up")
     medians: dict[str, float] = {}
     values: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""A thousand downloads and a blockage of ten minutes: how many streams live on."""
+"""A thousand downloads and a blockage of ten minutes: how many streams survive."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _CLIENTS = 1000
 _SEND_TIMEOUT_S = 60
 _BEFORE_S = 20.0
 _BLOCKED_S = 600.0
-# A lone TCP of a peer may need as long to try again.
+# A peer's plain TCP may need this long to retry.
 _AFTER_S = 120.0
-# Together three times what the link takes, so that every buffer on the way is full; and by the
-# end of the blockage some 9 MB for each, which a disk of 15 GB has room for.
+# Together three times the link's rate, so that every buffer on the way is full; by the end of the
+# blockage that is some 9 MB for each, which a disk of 15 GB has room for.
 _RATE_BPS = 120_000
-# More than an origin hands over at that rate.
+# More than an origin sends at that rate.
 _SIZE = 32_000_000
-# A server's send buffer: full in little more than a minute at that rate, so an origin that
-# nobody reads from gives up long before the blockage is over.
+# A server's send buffer: it fills in little more than a minute at that rate, so an origin whose
+# data nobody reads gives up long before the blockage is over.
 _ORIGIN_WMEM = "4096 16384 1048576"
 _HUB = {
     "custody": {"durability": "disk", "quota_bytes": 14 << 30, "quota_bundles": 4_000_000},
@@ -33,11 +33,11 @@ _HUB = {
 
 
 def run(settings: Settings) -> Result:
-    """Count the downloads that go on behind the blockage, byte for byte."""
+    """Count the downloads that continue after the blockage, byte for byte."""
     result = Result("survival")
     left_out: dict[str, str] = {}
     for name in settings.subjects:
-        # What one subject still has in custody is no part of the next one's course.
+        # A new test bed each: one subject's remaining custody must not affect the next.
         with Testbed(PROFILE_V, seed=settings.seed) as testbed:
             testbed.origin.sysctl(**{"net.ipv4.tcp_wmem": _ORIGIN_WMEM})
             on = Bench(testbed, settings)

@@ -1,4 +1,4 @@
-"""Many light terminals at one hub: what they cost it idle, and what they get at once and when."""
+"""Many light terminals at one hub: their cost when idle, and their rates and delays when active."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STREAMING = 1000
 _OFFERED_BPS = 200_000_000
 _STREAMS_BEAM_BPS = 250_000_000
 _BLOCKED = 64
-# Of a round trip of 600 ms, which the hub is told of.
+# Of a round trip of 600 ms, which the hub knows.
 _DELAY = ("--delay-ms", "300")
 
 
@@ -85,7 +85,7 @@ def _measured(
     *,
     told: str,
 ) -> Result:
-    """Measure it as often as asked, and take the figures of each run."""
+    """Measure as often as asked, and record each run's figures."""
     result = Result(name)
     result.told["underpass"] = told
     if result.left_out(missing("underpass", "swarm")):
@@ -99,7 +99,7 @@ def _measured(
 
 
 def measure_idle(terminals: int, seconds: float) -> dict[str, Any]:
-    """Connect so many, leave them alone, and say what the hub used for them."""
+    """Connect so many terminals, leave them idle, and return what the hub used for them."""
     with Loopback() as bed:
         hub = SwarmHub(bed, terminals)
         arguments = ["--per-s", str(_PER_S), "--measure-s", str(seconds), *_DELAY]
@@ -114,7 +114,7 @@ def measure_idle(terminals: int, seconds: float) -> dict[str, Any]:
 
 
 def measure_active() -> dict[str, Any]:
-    """Have so many download at once through a beam, and say what came."""
+    """Have many terminals download at once through a beam; return what they received."""
     with Loopback() as bed:
         hub = SwarmHub(bed, _ACTIVE, hub={"beam": {"rate_bps": _BEAM_BPS}})
         swarm = hub.terminals(
@@ -136,7 +136,7 @@ def measure_active() -> dict[str, Any]:
 
 
 def measure_streams() -> dict[str, Any]:
-    """Have so many follow paced streams while some are blocked, and say what came, and when."""
+    """Have many terminals follow paced streams while some are blocked; return bytes and delays."""
     with Loopback() as bed:
         hub = SwarmHub(bed, _STREAMING, hub={"beam": {"rate_bps": _STREAMS_BEAM_BPS}})
         swarm = hub.streams(

@@ -20,7 +20,7 @@ def run_fade(settings: Settings) -> Result:
 
 
 def run_leo(settings: Settings) -> Result:
-    """A LEO service; beside it the oracle that knows the trace late."""
+    """A LEO service; beside it an oracle that knows the trace with a delay."""
     trace = Trace.load("leo")
     result, _ = _traced(settings, "leo", trace, queue_ms=200.0)
     late = oracle(trace, "forward")
@@ -35,7 +35,7 @@ def run_leo(settings: Settings) -> Result:
 
 
 def run_mmwave(settings: Settings) -> Result:
-    """A millimetre-wave link; how soon data flows behind each blockage."""
+    """A millimetre-wave link; how soon data flows after each blockage."""
     result, runs = _traced(settings, "mmwave", Trace.load("mmwave"), queue_ms=100.0)
     for subject, loaded in runs:
         behind = [resumptions(one) for one in loaded]
@@ -51,7 +51,7 @@ def _traced(
     """Run every subject under load over a whole trace, from its first round trip on."""
     result = Result(name)
     load = Load(trace.duration_s, trace.rtt_s(0.0))
-    # What is told of the hop is what it has at its best.
+    # Subjects are told the hop's best values.
     links = [
         Link(max(step.rate_bps for step in steps), steps[0].delay_ms, queue_ms=queue_ms)
         for steps in (trace.forward, trace.return_)

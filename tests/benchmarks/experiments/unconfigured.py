@@ -1,4 +1,4 @@
-"""Nodes that are told nothing of their hop: the very first start, and the second."""
+"""Nodes that know nothing of their hop: the very first start, and the second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RUNS = 5
 
 @dataclass
 class _Starts:
-    """By start and size: the goodputs, bit/s, and how many bytes those had that did not end."""
+    """By start and size: the goodputs, bit/s, and the bytes of incomplete downloads."""
 
     goodputs_bps: dict[tuple[str, str], list[float]]
     censored: dict[tuple[str, str], list[int]]
@@ -45,9 +45,9 @@ class _Starts:
 
 
 def run(settings: Settings) -> Result:
-    """Measure a fresh test bed each run, so that nothing is known of the hop but by ours' own.
+    """Measure on a fresh test bed each run, so that only our own nodes know of the hop before.
 
-    Subjects take turns. One that keeps nothing has only a first start.
+    Subjects take turns. A subject that stores nothing has only a first start.
     """
     result = Result("unconfigured")
     wanted = {name: settings.runs_of(name, _RUNS) for name in settings.subjects}

@@ -1,4 +1,4 @@
-"""One download over two paths that differ much in rate, delay and loss, and over the better one."""
+"""One download over two very different paths (rate, delay, loss), and over the better one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.testbed.topology import Testbed
 
 _MB = 1_000_000
 _NAMED_BYTES, _PAIRS_BYTES = 200 * _MB, 100 * _MB
-# What was sent before has measured both paths.
+# Traffic before the first run, by which the nodes measure both paths.
 _WARMING_BYTES = 20 * _MB
 _BOTH: tuple[PathName, ...] = ("satellite", "terrestrial")
-# Of 16 pairs: how much faster, and how much nearer, the one path is; the far one loses something.
+# 16 pairs: by how much one path is faster, and nearer; the far one has a loss.
 _RATIOS = (1, 4, 10, 20)
 _LOSSES = (0.0, 0.005, 0.01, 0.02)
 _FAST_BPS, _NEAR_RTT_MS = 40_000_000, 40.0
@@ -40,7 +40,7 @@ class Pair:
         hops = sorted((self.near, self.far), key=lambda hop: hop.rtt_s)
         bits, rate, spent = size * 8.0, 0.0, 0.0
         for hop in hops:
-            # With the faster ones alone, is all there before this one's first byte comes?
+            # Do the nearer paths alone finish before this one's first byte comes?
             if rate and (bits + spent) / rate <= hop.rtt_s:
                 break
             rate += usable_bps(hop)
@@ -49,19 +49,19 @@ class Pair:
 
     @property
     def better(self) -> PathName:
-        """Return the hop that carries more by itself."""
+        """Return the hop that alone carries more."""
         is_near = usable_bps(self.near) >= usable_bps(self.far)
         return "terrestrial" if is_near else "satellite"
 
 
 def usable_bps(hop: Profile) -> float:
-    """Return what a hop carries after headers and loss, bit/s."""
+    """Return a hop's rate after headers and loss, bit/s."""
     assert hop.forward.rate_bps is not None
     return hop.forward.rate_bps * HEADERS_LEAVE * (1 - hop.forward.loss)
 
 
 def hop(name: str, rate_bps: int, rtt_ms: float, loss: float = 0.0) -> Profile:
-    """Make a hop with a buffer of a round trip, and 50 ms at least."""
+    """Make a hop with a buffer of a round trip, at least 50 ms."""
     delay_ms = rtt_ms / 2
     link = Link(rate_bps=rate_bps, delay_ms=delay_ms, queue_ms=max(50.0, rtt_ms))
     return symmetric(name, link).with_loss(loss)
@@ -83,7 +83,7 @@ def pairs() -> Iterator[Pair]:
 def run(settings: Settings) -> Result:
     """Download over LTE and GEO, and over 16 pairs: over both paths, and over the better one."""
     result = Result("unequal")
-    # Downloads before the first run do what idle time would undo.
+    # No idle time: it would undo what the downloads before the first run have measured.
     settings = dataclasses.replace(settings, idle_s=0.0, peer_runs=None)
     bonded, alone = _downloads(settings, result, LTE_AND_GEO, _NAMED_BYTES, "LTE and GEO")
     ideal_s = LTE_AND_GEO.ideal_s(_NAMED_BYTES)
@@ -114,7 +114,7 @@ def run(settings: Settings) -> Result:
 def _downloads(
     settings: Settings, result: Result, pair: Pair, size: int, what: str
 ) -> tuple[list[float], list[float]]:
-    """Return what downloads take over both paths, and over the better one."""
+    """Return download times over both paths, and over the better one."""
     with Testbed(
         pair.far, terrestrial=pair.near, sysctls=WIDE_WINDOWS, seed=settings.seed
     ) as testbed:

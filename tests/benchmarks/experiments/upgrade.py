@@ -1,9 +1,9 @@
 """A thousand downloads through ten upgrades in place, of hub and terminal in turn.
 
-Half of them are taken in by interception, and move from process to process; half by the HTTP
-proxy, whose exchanges stay with their parser in the old process, over a bridge to the new one.
-Each is served at its own pace in small pieces, so a pause of the nodes shows in the time between
-two pieces: what that is longer than the pace at the origin.
+Half of them are intercepted, and move from process to process. Half go through the HTTP proxy,
+whose exchanges stay with their parser in the old process, over a bridge to the new one. The
+origin serves each in small pieces at a steady pace, so a pause of the nodes shows as the time
+between two pieces beyond that pace.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tests.testbed.topology import Testbed
 _PROFILE = PROFILE_G.with_loss(0.0)
 _CLIENTS = 1000
 _UPGRADES = 10
-# Together 60 of the 140 Mbit/s; a piece of each takes somewhat less than a round trip.
+# Together 60 of the 140 Mbit/s; a stream's pieces are somewhat less than a round trip apart.
 _RATE_BPS, _PIECE_BYTES = 60_000, 4096
 _PACE_S = _PIECE_BYTES * 8 / _RATE_BPS
-# The time until all run, that between two upgrades, and that behind the last one.
+# The time until all run, that between two upgrades, and that after the last one.
 _BEFORE_S, _BETWEEN_S, _AFTER_S = 20.0, 12.0, 120.0
-# So long does each run: through all upgrades, with some of them taking longer.
+# Each download runs through all upgrades, even if some take longer.
 _SIZE = int((_BEFORE_S + _UPGRADES * (_BETWEEN_S + 6.0)) * _RATE_BPS / 8)
 
 
 @dataclass
 class _Course:
-    """What became of the downloads, and each upgrade's longest pause, s."""
+    """The downloads' results, and each upgrade's longest pause, s."""
 
     complete: int = 0
     wrong: int = 0
@@ -49,7 +49,7 @@ class _Course:
 
 
 def run(settings: Settings) -> Result:
-    """Upgrade both ends in turn; count what is not whole, and time what waits."""
+    """Upgrade both ends in turn; count incomplete downloads, and time the pauses."""
     result = Result("upgrade")
     result.told["underpass"] = TOLD_PAIR
     if result.left_out(missing("underpass")):

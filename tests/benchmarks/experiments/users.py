@@ -1,4 +1,4 @@
-"""Users who each fetch contents one after the other, of the sizes of Bouttier et al."""
+"""Users who fetch contents one after the other, with the sizes of Bouttier et al."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.testbed.client.transfer import Transfer
 from tests.testbed.node import PathName
 from tests.testbed.profile import Profile
 
-# Contents that begin in the first seconds meet estimates that know nothing.
+# In the first seconds the nodes' estimates are still empty: these contents do not count.
 SETTLED_S, RUN_S = 10.0, 30.0
 PATIENCE_S = 120.0
 _THINK_S = 1.0
 _SEGMENT_BYTES = 1448
-# A content is 7 segments and as many more as this law says.
+# A content has 7 segments, and a random number more by Zipf's law.
 _LEAST_SEGMENTS, _ZIPF, _MOST_SEGMENTS = 7, 1.8, 10_000
-# With HTTP/2 contents lie at names by their order of size, as pages, pictures and films do: up to
-# so many segments at the first ones.
+# With HTTP/2 a content's name depends on its size, as for pages, pictures and films: each name
+# has contents of up to so many segments.
 _NAMES = {"pages.test": 16, "pictures.test": 64, "clips.test": 512, "films.test": 10**9}
 
 Fetch = Callable[[int], Transfer]
@@ -49,27 +49,27 @@ class Content:
 
 @dataclass(frozen=True)
 class UsersRun:
-    """What one run of so many users gave."""
+    """The results of one run with a number of users."""
 
     contents: list[Content]
-    # By path: IP bytes to the terminal, and the part of the rate that these were.
+    # By path: IP bytes to the terminal, and their part of the path's rate.
     carried: dict[str, int]
     occupancy: dict[str, float]
-    # Of flows that began in what counts: the path that the hub chose, and the size it expected.
+    # For flows in the time that counts: the path that the hub chose, and the size it expected.
     flows: list[tuple[str, int]] = field(default_factory=list)
     last_byte_s: float | None = RUN_S
 
     def times(self) -> list[float]:
-        """Return what contents took that count."""
+        """Return the times of the contents that count."""
         return [each.took_s for each in self.contents if each.began_s >= SETTLED_S]
 
     def broken(self) -> int:
-        """Return how many never came."""
+        """Return how many contents never came."""
         return sum(not each.complete for each in self.contents)
 
 
 def zipf_sums() -> list[float]:
-    """Return the sums of the weights of 1 to the most segments."""
+    """Return the cumulative weights of 1 to the most segments."""
     weights = (rank**-_ZIPF for rank in range(1, _MOST_SEGMENTS + 1))
     return list(itertools.accumulate(weights))
 
@@ -81,7 +81,7 @@ def size_of(dice: random.Random, sums: list[float]) -> int:
 
 
 def name_of(size: int) -> str:
-    """Return the name that a content of a size lies at."""
+    """Return the name of the contents of a size."""
     return next(name for name, most in _NAMES.items() if size <= most * _SEGMENT_BYTES)
 
 
@@ -93,9 +93,9 @@ def by_http1(access: Access, seed: int) -> Iterator[Fetch]:
 
 @contextlib.contextmanager
 def by_http2(access: Access, seed: int) -> Iterator[Fetch]:
-    """Fetch contents over TLS, by a connection to each name that stays open.
+    """Fetch contents over TLS, with a lasting connection to each name.
 
-    One that breaks is made anew for the next content.
+    A connection that breaks is replaced for the next content.
     """
     with contextlib.ExitStack() as stack:
         open_ones: dict[str, Http2Connection] = {}
@@ -132,7 +132,7 @@ By = Callable[[Access, int], contextlib.AbstractContextManager[Fetch]]
 def run_users(
     on: Bench, users: int, by: By, subject: Underpass | None, access: Access, seed: int
 ) -> UsersRun:
-    """Have users fetch for some time; of `subject`, follow which path each flow takes."""
+    """Have users fetch for some time; follow which path each flow of `subject` takes."""
     hops = {"satellite": on.testbed.satlink, "terrestrial": terrestrial_of(on)}
     for hop in hops.values():
         hop.reset_statistics()
@@ -170,7 +170,7 @@ def run_users(
 
 
 def sizes_by_path(flows: list[tuple[str, int]]) -> dict[str, list[int]]:
-    """Return the sizes of the flows that each path was chosen for."""
+    """Return the flow sizes by the path that was chosen."""
     sizes: dict[str, list[int]] = {}
     for path, size in flows:
         sizes.setdefault(path, []).append(size)
@@ -180,7 +180,7 @@ def sizes_by_path(flows: list[tuple[str, int]]) -> dict[str, list[int]]:
 def satellite_by_size(flows: list[tuple[str, int]]) -> list[tuple[float, float]]:
     """Return the part of flows that goes by satellite, in %, over their sizes in kB.
 
-    Sizes are taken together by octaves, each shown at its median.
+    Sizes are grouped by octaves, each shown at its median.
     """
     by_octave: dict[int, list[tuple[str, int]]] = {}
     for flow in flows:
@@ -201,7 +201,7 @@ def _terrestrial_profile(on: Bench) -> Profile:
 
 @contextlib.contextmanager
 def _followed(subject: Underpass | None, began: float) -> Iterator[list[tuple[str, int]]]:
-    """Follow what the hub of a subject decides about answers, until the end."""
+    """Follow the hub's path decisions about answers, until the context ends."""
     flows: list[tuple[str, int]] = []
     if subject is None:
         yield flows
@@ -211,7 +211,7 @@ def _followed(subject: Underpass | None, began: float) -> Iterator[list[tuple[st
     with subject.pair.hub.api.following("/v1/decisions?for_s=3600") as lines:
 
         def read() -> None:
-            # It ends amid a line, as the connection is ended from here.
+            # Closing the connection from this end may cut a line.
             with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
                 for told in lines:
                     at = time.monotonic() - began

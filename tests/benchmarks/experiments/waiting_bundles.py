@@ -1,4 +1,4 @@
-"""A million bundles for an absent neighbour: the node's memory, and how fast they go on."""
+"""A million bundles for an absent neighbour: the node's memory, and the rate of forwarding."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _BYTES = 1 << 10
 _RUNS = 3
 _GENERATOR, _NODE, _SINK = 50, 5, 60
 _PORT, _SINK_PORT = TCPCL_PORT + 60, TCPCL_PORT + 62
-# Far above what is measured: a slow machine is not to end the run.
+# Far above the measured times, so that a slow machine does not end the run.
 _DEADLINE_S = 900.0
-# Freed memory is given back some seconds after it was used.
+# A node returns freed memory to the system some seconds after its use.
 _SETTLE_S = 10.0
 
 
 @dataclass(frozen=True)
 class _Waited:
-    """Memory of the node for each bundle (bytes), and bundles a second as they left."""
+    """The node's memory per bundle (bytes), and bundles per second as they left."""
 
     bytes_each: float
     drained_per_s: float
 
 
 def run(settings: Settings) -> Result:
-    """Fill the node's store with bundles of 1 KiB under custody, then let the sink come."""
+    """Fill the node's store with bundles of 1 KiB in custody, then start the sink."""
     result = Result("waiting-bundles")
     result.told["underpass"] = "no rates; RTT 1 ms"
     if result.left_out(missing("underpass", "chain")):
@@ -56,7 +56,7 @@ def run(settings: Settings) -> Result:
 
 
 def _wait_and_drain() -> _Waited:
-    """Have a node wait with all bundles, in a state folder of its own."""
+    """Have a node store all bundles and then forward them, with a state folder of its own."""
     with Loopback() as bed:
         node = Node(bed, "waiting", bed.hub, _config(bed))
         node.process.wait_until(lambda: node.carries(0))
@@ -81,7 +81,7 @@ def _wait_and_drain() -> _Waited:
 
 
 def _config(bed: Loopback) -> dict[str, Any]:
-    """Return a relay from the generator to the sink, with room for all."""
+    """Return the configuration of a relay from generator to sink, with room for all bundles."""
     return {
         "node": {
             "number": _NODE,

@@ -1,4 +1,4 @@
-"""A link that has less or more than everyone was told."""
+"""A link with a lower or higher rate than all subjects were told."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.testbed.topology import Testbed
 
 _SECONDS = 30.0
 _QUEUE_S = 1.0
-# Beyond the round trip, until a sender has to know.
+# The time beyond the round trip by which a sender must know the rate.
 _KNOWN_S = 0.2
-# Name, rate that is told, rate that there is, bit/s.
+# Name, told rate, true rate, bit/s.
 _CASES = (
     ("half", 140_000_000, 70_000_000),
     ("seventh", 140_000_000, 20_000_000),
@@ -23,11 +23,10 @@ _CASES = (
 
 
 def run(settings: Settings) -> Result:
-    """Load links with a half, a seventh and twice of the hint.
+    """Load links with half, a seventh and twice the told rate.
 
-    It counts from when a sender has to know the rate, one round trip and 200 ms after the start,
-    and what was sent too fast until then has drained; where there is more than the hint, from ten
-    round trips on.
+    A sender must know the rate one round trip and 200 ms after the start. The time counts from when
+    the excess sent until then has drained; with more rate than told, from ten round trips on.
     """
     result = Result("wrong-hint")
     rtt_s = PROFILE_G.rtt_s
@@ -38,7 +37,7 @@ def run(settings: Settings) -> Result:
         drained_s = (rtt_s + _KNOWN_S) + min(_QUEUE_S, too_fast * (rtt_s + _KNOWN_S))
         load = Load(_SECONDS, drained_s if told_bps > real_bps else 10 * rtt_s)
         with Testbed(profile, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:
-            # The buffer is a second of what the link has.
+            # The buffer is a second at the true rate.
             limit_bytes = round(real_bps * _QUEUE_S / 8)
             testbed.satlink.set_link(direction="forward", queue={"limit_bytes": limit_bytes})
             on = Bench(testbed, settings)

@@ -1,4 +1,4 @@
-"""The figures that are measured, with their targets and what is known from elsewhere."""
+"""The figures, with their targets and values from other sources."""
 
 from __future__ import annotations
 

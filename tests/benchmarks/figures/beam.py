@@ -8,7 +8,7 @@ from tests.benchmarks.figures.figure import Figure
 
 
 def _allocation() -> Iterator[Figure]:
-    """Yield the figures of the paper's experiment: what each gets, and how fair that is."""
+    """Yield the figures of the paper's experiment: each session's amount, and the fairness."""
     paper = {
         "clear": "the paper's: 543.2; 542.4 to 544.8",
         "blocked": "the paper's splitting PEP: 427.2; 575 to 578; Jain 0.962 / 0.976 / 0.987",

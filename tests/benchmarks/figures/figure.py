@@ -1,4 +1,4 @@
-"""What a figure is."""
+"""The type of a figure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 class Figure:
     """One row of the report.
 
-    Targets are for `subject`, Underpass unless it says otherwise. `p90` is the value that nine of
-    ten runs reach or better it. With `tolerance` the target is to be met, not exceeded: the median
-    lies that close to it.
+    Targets are for `subject`, by default Underpass. Nine of ten runs reach `p90` or better. With
+    `tolerance` the target is a value to match, not a limit: the median must lie that close to it.
     """
 
     id: str
@@ -25,7 +24,7 @@ class Figure:
     subject: str = "underpass"
 
     def meets(self, median: float, p90: float) -> bool | None:
-        """Tell whether both targets are reached; None where there is none."""
+        """Tell whether both targets are reached; None if there is none."""
         if self.target is None:
             return None
         if self.tolerance is not None:

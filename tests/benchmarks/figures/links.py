@@ -1,4 +1,4 @@
-"""The figures of links that are not as configured, or change."""
+"""The figures of links that differ from their configuration, or change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _loaded(
     echo: float | None = None,
     small: float | None = None,
 ) -> list[Figure]:
-    """Return the figures of one download under load, with what goes beside it."""
+    """Return the figures of one download under load, and of the traffic beside it."""
     return [
         Figure(
             f"{experiment}.goodput",

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from tests.benchmarks.figures.figure import Figure
 
-# What has targets of its own beside TCPCL.
+# The subject with targets of its own beside TCPCL.
 QUIC = "underpass-quic"
 # A round trip by the satellite, and 150 ms; and one by the terrestrial path.
 _GAP_MS = 530.0 + 150.0
 _TERRESTRIAL_GAP_MS = 30.0 + 150.0
 
 
-# Other ways to meet it than bonded over TCPCL.
+# Other set-ups for an outage than bonded over TCPCL.
 _OUTAGES = (
     ("quic", "by QUIC tunnels"),
     ("failover", "pinned to the terrestrial path with the satellite to fall back on"),
@@ -27,9 +27,9 @@ def _coded(
     p99_s: tuple[float | None, float | None],
     repair: tuple[float | None, float | None],
 ) -> Iterator[Figure]:
-    """Yield what an object takes with single losses and with bursts, and what repair is of it.
+    """Yield an object's times with single losses and with bursts, and the part of repair.
 
-    What was asked for counts as repair.
+    Retransmissions on request count as repair.
     """
     known = {
         "coded-1mb": "TCPCL: p90 1.24 s",

@@ -8,7 +8,7 @@ from tests.benchmarks.figures.figure import Figure
 
 
 def _road_ahead() -> Iterator[Figure]:
-    """Yield what prediction reaches on the roads of real maps: by map, by route, a second time."""
+    """Yield the quality of prediction on real maps: by map, by route, a second time."""
     for name in ("andorra", "krems", "moscow"):
         for way, how in (
             ("map", "by the map alone"),
@@ -16,9 +16,9 @@ def _road_ahead() -> Iterator[Figure]:
             ("again", "the second time on the same way"),
         ):
             which = f"roads of {name.capitalize()}, {how}"
-            # What is asked of a known route is asked of a way that was driven before.
+            # A way that was driven before has the same targets as a known route.
             route = way != "map"
-            # Each with its target, and that of the 90th percentile.
+            # Each has a target for the median, and one for the 90th percentile.
             for part, title, unit, target, target_p90 in (
                 (
                     "error",
@@ -118,12 +118,12 @@ def _road_ahead() -> Iterator[Figure]:
 
 
 def _tolerance(part: str) -> float | None:
-    # An interval that more fall into than was told is as wrong as one that fewer do.
+    # An interval that too many values fall into is as wrong as one that too few fall into.
     return 5.0 if part.endswith("-within") else None
 
 
 def _rush_hour(name: str) -> Iterator[Figure]:
-    """Yield how well times are predicted on a map in rush hour, with and without learned paces."""
+    """Yield the errors of predicted times on a map in rush hour, with and without learned paces."""
     for way, how in (
         ("rush", "in rush hour, by the map alone"),
         ("rush-learned", "in rush hour, with the paces of 300 other vehicles"),
@@ -146,7 +146,7 @@ def _rush_hour(name: str) -> Iterator[Figure]:
 
 
 def _matching() -> Iterator[Figure]:
-    """Yield which road a vehicle is matched to, beside Meili: by map."""
+    """Yield how well vehicles are matched to roads, beside Meili, by map."""
     for name in ("andorra", "krems", "moscow"):
         for part, title, unit, more in (
             ("fixes", "Fixes matched to the road that was driven", "%", True),
@@ -162,7 +162,7 @@ def _matching() -> Iterator[Figure]:
 
 
 def _road_ahead_lending() -> Iterator[Figure]:
-    """Yield what lending by predictions brings, beside lending by known times: by map."""
+    """Yield the results of lending by predictions, beside lending by known times, by map."""
     for name in ("andorra", "krems", "moscow"):
         for part, title, unit, target, more in (
             (
@@ -181,7 +181,7 @@ def _road_ahead_lending() -> Iterator[Figure]:
                 None,
                 True,
             ),
-            # Rounding leaves a bit.
+            # Rounding may leave a bit.
             ("debts", "Owed four minutes after the drive", "bit", 1.0, False),
             ("plans", "Plans made in a drive", "1", None, False),
         ):

@@ -1,1 +1,1 @@
-"""Nodes that are killed amid transfers: the load, and what must hold of it."""
+"""Nodes that are killed amid transfers: the load, and the rules that it must keep."""

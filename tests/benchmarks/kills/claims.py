@@ -1,4 +1,4 @@
-"""What must hold of transfers when a node on their way is killed."""
+"""Rules that transfers must keep when a node on their way is killed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.testbed.origin.receipts import Ending, Receipt
 
 @dataclass(frozen=True)
 class Course:
-    """What an application received of one stream, when all has settled."""
+    """The bytes that an application received of one stream, once all has settled."""
 
     what: str
     size: int
     received: int
     ending: Ending
     wrong: str | None = None
-    # Up to where the killed node had it on its disk, if this application's socket lives on.
+    # How far the killed node had the stream on its disk, if this application's socket survives.
     in_custody: int = 0
 
     def violations(self) -> list[str]:
@@ -38,10 +38,10 @@ class Course:
 
 @dataclass(frozen=True)
 class Answered:
-    """What became of an upload at its client, and of the same one at the origin."""
+    """The outcome of an upload at its client and at the origin."""
 
     what: str
-    # What the client was told.
+    # The answer that the client got.
     whole: bool
     ended: bool
     receipts: Sequence[Receipt]
@@ -60,15 +60,15 @@ class Answered:
 
 @dataclass(frozen=True)
 class Deferred:
-    """What became of a request that was to be kept."""
+    """The outcome of a deferred request."""
 
     repeatable: bool
-    # Whether its client got 202, and the status where it got another.
+    # Whether its client got 202, or else the other status.
     accepted: bool
     refused_with: int | None
-    # The last state that the client's node told, None if it told none.
+    # The last state that the client's node reported, None if it reported none.
     state: str | None
-    # What is wrong with the response that was fetched, if something is.
+    # What is wrong with the fetched response, if anything.
     response_error: str | None
     receipts: Sequence[Receipt]
     killed: str
@@ -92,7 +92,7 @@ class Deferred:
 
     def _lost(self) -> list[str]:
         if self.state == "unknown":
-            # Only the node that sends it to the origin can lose count of it.
+            # Only a kill of the node that sends it to the origin can make the outcome unknown.
             allowed = self.killed == "hub" and not self.repeatable
             return [] if allowed else ["its outcome is unknown"]
         if self.state != "answered":

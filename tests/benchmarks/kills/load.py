@@ -1,4 +1,4 @@
-"""The transfers of one run, and what the applications at both ends saw of them."""
+"""The transfers of one run, and their outcome at the applications of both ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Stream:
     done: Future[Transfer]
 
     def client_end(self) -> tuple[int, Ending, str | None]:
-        """Return the bytes at its client, how it ended there, and what was wrong with it."""
+        """Return the bytes at its client, how it ended there, and any error."""
         try:
             transfer = self.done.result()
         except AssertionError as error:
@@ -59,19 +59,19 @@ class _Kept:
 
 @dataclass
 class Load:
-    """Two downloads, two uploads and a request to be kept, under way."""
+    """Two downloads, two uploads and a deferred request, running."""
 
     pair: Pair[Testbed]
     number: int
-    # The kept request is sent so long after the beginning.
+    # The deferred request is sent so long after the beginning.
     deferred_after_s: float
     deadline_s: float
     downloads: list[_Stream] = field(default_factory=list)
     uploads: list[_Stream] = field(default_factory=list)
 
     def begin(self, pool: ThreadPoolExecutor, random_: random.Random) -> None:
-        """Start all of it; the sizes are drawn."""
-        # No seed comes twice: former runs' content may still be in a node's files.
+        """Start all transfers, with random sizes."""
+        # No seed is used twice: content of earlier runs may still be in a node's files.
         first = 1000 + self.number * _SEEDS_PER_RUN
         for place, (way, route) in enumerate(
             (("SOCKS", self.pair.socks5()), ("HTTP", self.pair.http_forward()))
@@ -88,14 +88,14 @@ class Load:
         self._deferred = pool.submit(self._defer)
 
     def courses(self, in_custody: dict[int, int]) -> Iterator[Course]:
-        """Tell what the receiving applications got; `in_custody` is by seed."""
+        """Yield what the receiving applications got; `in_custody` is by seed."""
         for stream in self.downloads:
             received, ending, wrong = stream.client_end()
             kept = in_custody.get(stream.seed, 0)
             yield Course(stream.what, stream.size, received, ending, wrong, kept)
         for stream in self.uploads:
             kept = in_custody.get(stream.seed, 0)
-            # One that never came to the origin has ended there.
+            # An upload that never came to the origin counts as ended there.
             for receipt in self._receipts(stream.seed) or [Receipt(stream.size, ending="reset")]:
                 yield Course(
                     f"{stream.what}, at the origin",
@@ -107,7 +107,7 @@ class Load:
                 )
 
     def answers(self) -> Iterator[Answered]:
-        """Tell what the uploads' clients were told."""
+        """Yield the answers that the uploads' clients got."""
         for stream in self.uploads:
             _, ending, wrong = stream.client_end()
             receipts = self._receipts(stream.seed)
@@ -115,7 +115,7 @@ class Load:
             yield Answered(stream.what, whole, ending != "open", receipts)
 
     def deferred(self, killed: str) -> Deferred:
-        """Tell what became of the request that was to be kept."""
+        """Return the outcome of the deferred request."""
         kept = self._deferred.result()
         return Deferred(
             repeatable=self._repeatable,
@@ -128,7 +128,7 @@ class Load:
         )
 
     def origin_is_done(self) -> bool:
-        """Tell whether no upload goes on at the origin."""
+        """Tell whether all uploads have ended at the origin."""
         return all(
             receipt.ending != "open"
             for stream in self.uploads
@@ -188,7 +188,7 @@ class Load:
         return kept
 
     def _state(self, proxy: tuple[str, int], url: str, until: float) -> str | None:
-        """Ask until the request has ended or time is over; the node may be away meanwhile."""
+        """Ask until the request has ended or time is over; the node may be down meanwhile."""
         state = None
         while time.monotonic() < until:
             try:

@@ -1,1 +1,1 @@
-"""Hours of a vehicle in minutes: many clients, blockages, loss; and what came of them."""
+"""A vehicle's hours in minutes: many clients, blockages, loss; and their results."""

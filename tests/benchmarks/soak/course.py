@@ -1,4 +1,4 @@
-"""One soak: clients in a closed loop on a hop with loss and blockages, and what was noted."""
+"""One soak: clients in a closed loop on a hop with loss and blockages, and its results."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _DISK = {"custody": {"durability": "disk"}}
 _EVERY_S = 30.0
 _SHORTEST_S, _LONGEST_S = 1.0, 25.0
 _SMALL = 10_000
-# A small exchange counts if it had so long, beside its round trip, before the next blockage.
+# A small exchange counts if the next blockage is at least this time and a round trip away.
 _SMALL_TARGET_S = 0.5
 _SAMPLE_S = 1.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long new exchanges begin, how long the last ones may then take, and who does what."""
+    """How long new exchanges begin, how long the last may then take, and the clients' mix."""
 
     duration_s: float
     drain_s: float
@@ -37,7 +37,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Sample:
-    """Resident memory of a node, by its name, s after the beginning."""
+    """A node's resident memory at a time, s after the beginning."""
 
     at_s: float
     resident: dict[str, int]
@@ -45,7 +45,7 @@ class Sample:
 
 @dataclass
 class Course:
-    """What came of a soak; the blockages' times are as the exchanges'."""
+    """The results of a soak; the blockages' times use the exchanges' clock."""
 
     exchanges: list[Exchange]
     blockages: list[tuple[float, float]]
@@ -53,14 +53,14 @@ class Course:
 
     @property
     def failed(self) -> list[Exchange]:
-        """Return the exchanges that broke off, came wrong or never ended, by no will of ours."""
+        """Return the exchanges that failed or never ended, except those that a client gave up."""
         return [each for each in self.exchanges if each.error and not each.given_up]
 
     @property
     def small(self) -> list[float]:
-        """Return how long small exchanges took, s, that began with time until a blockage.
+        """Return the times of small exchanges that began long enough before a blockage, s.
 
-        How they end does not matter: one that is so slow that it meets the next blockage counts.
+        An exchange also counts if it is so slow that it meets the next blockage.
         """
         return [
             each.took_s
@@ -69,7 +69,7 @@ class Course:
         ]
 
     def memory(self, node: str, from_s: float, to_s: float) -> float:
-        """Return the median of a node's resident memory between two times, bytes."""
+        """Return a node's median resident memory between two times, bytes."""
         values = [each.resident[node] for each in self.samples if from_s <= each.at_s < to_s]
         return statistics.median(values)
 
@@ -82,12 +82,12 @@ class Course:
 
 
 def start_pair(testbed: Testbed) -> Pair[Testbed]:
-    """Start nodes with custody on disk, that take clients in by every kind of listener."""
+    """Start nodes with custody on disk, and listeners of every kind for clients."""
     return Pair(testbed, Options(terminal={**_DISK, "edge": all_listeners(0)}, hub=_DISK))
 
 
 def soak(pair: Pair[Testbed], plan: Plan) -> Course:
-    """Run it; exchanges go on until `drain_s` after the last one has begun."""
+    """Run a soak; exchanges may run until `drain_s` after the last one has begun."""
     began = time.monotonic()
     blockages = _blockages(plan, began)
     pair.testbed.satlink.schedule(pair.testbed.terminal.name, blockages)
@@ -120,7 +120,7 @@ def soak(pair: Pair[Testbed], plan: Plan) -> Course:
 
 
 def _blockages(plan: Plan, began: float) -> list[tuple[float, float]]:
-    """Draw one for each half minute but the first, as long as exchanges begin."""
+    """Draw a blockage for each half minute but the first, while exchanges begin."""
     random_ = random.Random(plan.seed)
     return [
         (began + number * _EVERY_S, random_.uniform(_SHORTEST_S, _LONGEST_S))
@@ -129,5 +129,5 @@ def _blockages(plan: Plan, began: float) -> list[tuple[float, float]]:
 
 
 def blocked_s(blockages: Sequence[tuple[float, float]]) -> float:
-    """Return how long the hop was blocked in all."""
+    """Return the total blocked time, s."""
     return sum(length for _, length in blockages)

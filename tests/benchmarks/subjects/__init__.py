@@ -8,8 +8,8 @@ from tests.benchmarks.subjects.shadowsocks import Shadowsocks
 from tests.benchmarks.subjects.subject import Access, Subject, Unavailable
 from tests.benchmarks.subjects.underpass import SingleBox, Underpass
 
-# Ours comes first: its median sets how long the others may take. The node that it starts also
-# loads the BPF congestion controls that some of the others use.
+# Ours comes first: its first run limits the others' times. Its node also loads the BPF congestion
+# controls that some of the others use.
 _KINDS = {
     "underpass": lambda: Underpass("underpass", None),
     "underpass-hybla": lambda: Underpass("underpass-hybla", ["hybla_bpf"]),
@@ -26,7 +26,7 @@ NAMES = list(_KINDS)
 
 
 def subject(name: str) -> Subject:
-    """Make a subject by its name."""
+    """Make the subject of a name."""
     return _KINDS[name]()
 
 

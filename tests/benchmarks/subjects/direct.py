@@ -1,4 +1,4 @@
-"""No proxy: plain TCP from client to origin, by the congestion control of both."""
+"""No proxy: plain TCP from client to origin, with one congestion control at both."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class NoProxy(Subject):
         self.congestion_control = congestion_control
 
     def start(self, testbed: Testbed) -> None:
-        """Check that the kernel has the congestion control; a node brings ours."""
+        """Check that the kernel has the congestion control; a node loads ours."""
         self._testbed = testbed
         self._holder: Node | None = None
         self._ensure()
 
     def _ensure(self) -> None:
-        """Have the control registered, or raise.
+        """Make sure that the control is registered, or raise.
 
         A control of ours that another process registered, on this machine or in another test
-        bed, ends with that process; the kernel would then take its default without a word.
+        bed, ends with that process; the kernel would then silently use its default.
         """
         if self.congestion_control == _OURS and not missing("underpass") and not self._there():
             self._hold()
@@ -60,20 +60,20 @@ class NoProxy(Subject):
         holder.process.wait_until(lambda: holder.carries(0))
 
     def before_run(self) -> None:
-        """Give the congestion control to both ends."""
+        """Set the congestion control at both ends."""
         set_end_to_end(self._testbed, self.congestion_control)
 
     def access(self, origin_port: int = ports.HTTP) -> Access:
-        """Return the origin itself; each run asks, so its control is there when it begins."""
+        """Return the origin itself; each run calls this, so its control exists when it begins."""
         self._ensure()
         return Access(self._testbed.terminal.client, DIRECT, addresses.ORIGIN, origin_port)
 
 
 def set_end_to_end(testbed: Testbed, congestion_control: str) -> None:
-    """Set what new connections of the origin and the first client use.
+    """Set the control of new connections of the origin and the first client.
 
-    Terrestrial clients of the same origin have cubic whatever the subject: they are the same
-    rivals for all.
+    Terrestrial clients of the same origin always use cubic, so that all subjects have the same
+    rivals.
     """
     for namespace in (testbed.origin, testbed.terminal.client):
         namespace.set_congestion_control(congestion_control)

@@ -17,10 +17,10 @@ _BUFFER_BYTES = 64 << 20
 
 
 class Kcptun(TerminalRelay):
-    """In the mode its authors ship, `fast`, or in their most eager one, `fast3`.
+    """kcptun in its authors' default mode, `fast`, or in their most aggressive one, `fast3`.
 
-    In both its windows are twice the hop's bandwidth-delay product, since its own would hold it
-    below 10 Mbit/s, and its buffers as wide; nothing is compressed. Else it is as shipped.
+    In both, windows are twice the hop's bandwidth-delay product, since its own would hold it below
+    10 Mbit/s, and buffers are as large; nothing is compressed. All else is as shipped.
     """
 
     told = "windows of twice rate x RTT; warm: one UDP connection"

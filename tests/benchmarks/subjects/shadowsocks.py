@@ -14,7 +14,7 @@ _CIPHER = ["-k", "underpass-benchmark", "-m", "aes-128-gcm"]
 
 
 class Shadowsocks(TerminalRelay):
-    """A split proxy; its sockets have the machine's default congestion control."""
+    """A split proxy; its sockets use the machine's default congestion control."""
 
     name = "shadowsocks"
     told = "nothing; cold: a new connection across the hop each run"

@@ -21,7 +21,7 @@ _PORTS: dict[str, int] = {
 }
 _ORIGIN_PORTS = (ports.HTTP, ports.HTTPS)
 _ENABLED = Path("/proc/sys/net/mptcp/enabled")
-# The kernel's own bounds and beginnings of TCP's buffers on a machine of some GB.
+# The kernel's default bounds and initial sizes of TCP buffers on a machine with some GB.
 _DEFAULT_BUFFERS = {
     "net.ipv4.tcp_rmem": "4096 131072 6291456",
     "net.ipv4.tcp_wmem": "4096 16384 4194304",
@@ -29,10 +29,10 @@ _DEFAULT_BUFFERS = {
 
 
 class SplitProxy(TerminalRelay):
-    """CUBIC by one path, or MPTCP by both, with the scheduler and coupling of Linux.
+    """CUBIC over one path, or MPTCP over both, with Linux's scheduler and coupling.
 
-    MPTCP begins by the terrestrial path; the hub then announces its address on the satellite.
-    Buffers are as wide as the test bed's, or with `default_buffers` as the kernel has them.
+    MPTCP begins on the terrestrial path; the hub then announces its address on the satellite.
+    Buffers are as large as the test bed's, or with `default_buffers` the kernel's default.
     """
 
     told = COLD
@@ -76,7 +76,7 @@ class SplitProxy(TerminalRelay):
         relay.wait_until(lambda: listens(hub, near) and listens(terminal, near))
 
     def before_run(self) -> None:
-        """Give the proxies the kernel's buffers, if they are to have them."""
+        """Set the kernel's default buffers for the proxies, if configured."""
         if self._default_buffers:
             self._widths = [
                 namespace.run("sysctl", *_DEFAULT_BUFFERS) for namespace in self._proxies
@@ -85,7 +85,7 @@ class SplitProxy(TerminalRelay):
                 namespace.sysctl(**_DEFAULT_BUFFERS)
 
     def after_run(self) -> None:
-        """Give all others theirs back."""
+        """Restore the buffers of the other subjects."""
         if self._default_buffers:
             for namespace, widths in zip(self._proxies, self._widths, strict=True):
                 lines = (line.split(" = ") for line in widths.splitlines())

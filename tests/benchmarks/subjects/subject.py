@@ -1,4 +1,4 @@
-"""What a subject is."""
+"""The base classes of subjects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.testbed.client.route import DIRECT, Route
 from tests.testbed.namespace import Namespace
 from tests.testbed.topology import Testbed
 
-# What a subject of plain TCP is told.
+# `told` of a subject that uses plain TCP.
 COLD = "nothing; cold: a new connection each run"
 
 
@@ -25,9 +25,9 @@ Unavailable = UnavailableError
 
 @dataclass(frozen=True)
 class Access:
-    """Where a client turns to reach an origin's port by way of a subject.
+    """The way by which a client reaches an origin's port through a subject.
 
-    A transfer whose time is over is reset, so that the next run has the hop for itself.
+    A transfer that reaches its deadline is reset, so that the next run has the hop for itself.
     """
 
     client: Namespace
@@ -72,12 +72,12 @@ class Subject(ABC):
     """A way for TCP across the hop; started once per test bed, then measured in series."""
 
     name: str
-    # What it is told of the hop, and whether its connections are there before a run.
+    # What it is told of the hop, and whether its connections exist before a run.
     told: str
 
     @abstractmethod
     def start(self, testbed: Testbed) -> None:
-        """Start what it needs; raise `UnavailableError` where that is not there."""
+        """Start its programs; raise `UnavailableError` if something is missing."""
 
     @abstractmethod
     def access(self, origin_port: int = ports.HTTP) -> Access:
@@ -85,16 +85,16 @@ class Subject(ABC):
 
     # Most subjects have nothing to do around a run.
     def before_run(self) -> None:  # noqa: B027
-        """Make ready what subjects share, such as the origin's congestion control."""
+        """Prepare shared state, such as the origin's congestion control."""
 
     def after_run(self) -> None:  # noqa: B027
-        """Leave plain IP alone again, for the subjects that are measured on it."""
+        """Stop affecting plain IP, for the subjects that are measured on it."""
 
 
 class TerminalRelay(Subject):
     """A subject whose near end, at the terminal, relays each of its ports to one of the origin."""
 
-    # Origin's port to the near end's.
+    # Maps an origin's port to the near end's.
     relayed: dict[int, int]
 
     def access(self, origin_port: int = ports.HTTP) -> Access:

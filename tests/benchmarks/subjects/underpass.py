@@ -1,4 +1,4 @@
-"""Underpass itself: the full mode of two nodes, and the single box."""
+"""Underpass itself: as two nodes, and as a single box."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tests.testbed.topology import Testbed
 
 # What the test bed's pairs of nodes are told.
 TOLD_PAIR = "rate of both directions and RTT; warm: sessions up"
-# What they are told where they measure the hop themselves.
+# What they are told if they measure the hop themselves.
 TOLD_HINT = "rate of both directions as a hint; warm: sessions up"
-# And where they are on one loopback, without a hop.
+# What they are told on one loopback, without a hop.
 TOLD_NOTHING = "nothing; warm: sessions up"
 
 _OFFSETS = {
@@ -66,7 +66,7 @@ class Underpass(Subject):
         hub_receives: PathName | None = None,
         on_demand: Mapping[PathName, Mapping[str, object]] | None = None,
     ) -> None:
-        """Take what is laid over the nodes' configurations too, and what these are told."""
+        """Take also additions to the nodes' configurations, and what the nodes are told."""
         self.name = name
         self.told = {"rates": TOLD_PAIR, "hints": TOLD_HINT, "nothing": TOLD_NOTHING}[told]
         self._options = Options(
@@ -97,20 +97,20 @@ class Underpass(Subject):
         )
 
     def before_run(self) -> None:
-        """Leave the origin its kernel's default."""
+        """Set the origin's congestion control to the kernel's default."""
         set_end_to_end(self._testbed, "cubic")
 
     def access(self, origin_port: int = ports.HTTP) -> Access:
-        """Return the terminal's HTTP proxy, by CONNECT for what is not HTTP."""
+        """Return the terminal's HTTP proxy, with CONNECT for ports other than HTTP."""
         route = self.pair.http_forward() if origin_port == ports.HTTP else self.pair.http_connect()
         return Access(self._client, route, addresses.ORIGIN, origin_port)
 
 
 class UnderpassOverMptcp(Underpass):
-    """One path of two subflows: MPTCP begins terrestrially, and the hub tells of the satellite."""
+    """One path of two subflows: MPTCP begins terrestrially; the hub announces the satellite."""
 
     def __init__(self, terrestrial: Profile, satellite: Profile) -> None:
-        """Take the hops, whose rates together both nodes are told."""
+        """Take the hops; both nodes are told the sum of their rates."""
         name = "underpass-mptcp"
         port = TCPCL_PORT + _OFFSETS[name]
         hops = (terrestrial, satellite)
@@ -148,7 +148,7 @@ class UnderpassOverMptcp(Underpass):
 
 
 class TransparentUnderpass(Underpass):
-    """The same for clients that know no proxy: the terminal takes their connections in."""
+    """The same for clients without a proxy: the terminal intercepts their connections."""
 
     def __init__(self) -> None:
         super().__init__("underpass", None)
@@ -165,7 +165,7 @@ class TransparentUnderpass(Underpass):
         self.after_run()
 
     def before_run(self) -> None:
-        """Take the client's connections in."""
+        """Intercept the client's connections."""
         super().before_run()
         if self._origin_as:
             self._origin_as.before_run()
@@ -176,18 +176,18 @@ class TransparentUnderpass(Underpass):
         self.pair.terminal.api.intercept(enabled=False)
 
     def behind(self, origin_as: NoProxy) -> None:
-        """Have the origin use the congestion control of a subject without a proxy."""
+        """Have the origin use the congestion control of a no-proxy subject."""
         self._origin_as = origin_as
 
     def access(self, origin_port: int = ports.HTTP) -> Access:
-        """Return the origin itself: the terminal takes the connection in on its way."""
+        """Return the origin itself: the terminal intercepts the connection on its way."""
         if self._origin_as:
             return self._origin_as.access(origin_port)
         return Access(self._client, DIRECT, addresses.ORIGIN, origin_port)
 
 
 class SingleBox(Subject):
-    """A hub alone: it takes in TCP that passes it and splits it, with Hybla to the satellite."""
+    """A hub alone: it intercepts and splits TCP that passes it, with Hybla to the satellite."""
 
     name = "single-box"
     told = COLD
@@ -206,7 +206,7 @@ class SingleBox(Subject):
         }
         config = {
             **lone_hub(testbed, "single-box", _SINGLE_BOX_PORT),
-            # The node loads what is named here before its listeners ask the kernel for it.
+            # The node loads the control named here before its listeners use it.
             "tcp": {"congestion_control": ["hybla", "hybla_bpf"]},
             "edge": edge,
         }
@@ -215,7 +215,7 @@ class SingleBox(Subject):
         self.after_run()
 
     def before_run(self) -> None:
-        """Take the clients' connections in at the hub."""
+        """Intercept the clients' connections at the hub."""
         set_end_to_end(self._testbed, "cubic")
         self._node.api.intercept(enabled=True)
 
@@ -224,6 +224,6 @@ class SingleBox(Subject):
         self._node.api.intercept(enabled=False)
 
     def access(self, origin_port: int = ports.HTTP) -> Access:
-        """Return the origin itself: the box takes the connection in on its way."""
+        """Return the origin itself: the box intercepts the connection on its way."""
         client = self._testbed.terminal.client
         return Access(client, DIRECT, addresses.ORIGIN, origin_port)
