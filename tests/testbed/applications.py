@@ -1,4 +1,4 @@
-"""The socket of applications of a node on the test bed."""
+"""The application socket of a node on the test bed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.testbed.programs import built
 
 
 def applications(folder: Path, name: str, **keys: object) -> dict[str, object]:
-    """Return the configuration of a node with applications; the socket is `socket_of` it."""
+    """Return the configuration of a node with applications, whose socket is at `socket_of`."""
     return {"applications": {"socket": folder / f"{name}-applications.sock", **keys}}
 
 

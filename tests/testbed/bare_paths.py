@@ -1,4 +1,4 @@
-"""Paths by which two nodes of a test bed know each other by their addresses alone."""
+"""Paths on which two nodes of a test bed know each other only by their addresses."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tests.testbed.node import HUB_NODE, terminal_node
 from tests.testbed.profile import Profile
 
 BareLayer = Literal["stcp", "mtcp", "udp", "ltp"]
-# Of both ends.
+# At both ends.
 PORT = 4_700
 
 
 def terminal(layer: BareLayer, profile: Profile) -> dict[str, object]:
-    """Return what is laid over the terminal's configuration."""
+    """Return the additions to the terminal's configuration."""
     rates = (profile.return_.rate_bps, profile.forward.rate_bps)
     ends = (addresses.HUB_SAT, addresses.terminal_sat(0))
     return {"path": [_path(layer, profile, HUB_NODE, ends, rates)]}
 
 
 def hub(layer: BareLayer, profile: Profile) -> dict[str, object]:
-    """Return what is laid over the hub's configuration."""
+    """Return the additions to the hub's configuration."""
     rates = (profile.forward.rate_bps, profile.return_.rate_bps)
     ends = (addresses.terminal_sat(0), addresses.HUB_SAT)
     return {

@@ -1,4 +1,4 @@
-"""A collector of traces: takes OTLP over HTTP, and keeps the spans."""
+"""A collector of traces: receives OTLP over HTTP, and stores the spans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KIND = "application/x-protobuf"
 
 @dataclass(frozen=True)
 class Span:
-    """A span that has come."""
+    """A received span."""
 
     service: str
     name: str
@@ -37,9 +37,9 @@ class Span:
     start_ns: int
     end_ns: int
     attributes: dict[str, Any]
-    # Names of the events, in their order.
+    # Names of the events, in order.
     events: tuple[str, ...]
-    # The spans that it is linked with.
+    # The spans that it links to.
     links: tuple[str, ...]
     error: str
 
@@ -47,8 +47,8 @@ class Span:
 class Collector:
     """A context manager that listens on loopback, here or in namespaces.
 
-    `answer` is the status of its answers; None: it takes a request and never answers. With
-    `forward`, another collector at this address is posted what comes, too.
+    `answer` is the status of its answers; with None it accepts requests and never answers. With
+    `forward`, it also posts all that it receives to the collector at this address.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Collector:
             server.socket.close()
             server.socket = listening
             server.daemon_threads = True
-            # Threads of requests that are never answered are not waited for.
+            # Do not wait for the threads of requests that are never answered.
             server.block_on_close = False
             server.server_bind()
             server.server_activate()
@@ -92,7 +92,7 @@ class Collector:
         self._stack.close()
 
     def spans(self) -> list[Span]:
-        """Return those that have come."""
+        """Return the received spans."""
         with self._lock:
             return list(self._spans)
 
@@ -116,7 +116,7 @@ class Collector:
         if self._forward is not None:
             headers = {"Content-Type": _KIND}
             onward = Request(f"{self._forward.rstrip('/')}/v1/traces", body, headers)  # noqa: S310
-            # A collector that is not there yet misses these.
+            # A collector that is not running yet misses these.
             with contextlib.suppress(OSError), urlopen(onward, timeout=5.0):  # noqa: S310
                 pass
         request = ExportTraceServiceRequest()

@@ -1,6 +1,6 @@
-"""The content that origins serve: endless, seeded, and such that no shifted copy is equal.
+"""The content that origins serve: endless, seeded, and never equal to a shifted copy of itself.
 
-It is made of blocks. Each begins with its own number, the rest is the same in every block, so
+It consists of blocks. Each begins with its own number; the rest is the same in every block, so
 that an origin can send it from one file and a client can check it by comparing memory.
 """
 
@@ -20,7 +20,7 @@ class ContentError(AssertionError):
 
 @functools.lru_cache(maxsize=16)
 def block_body(seed: int) -> bytes:
-    """Return a block of the seed's content, its first eight bytes being replaced in use."""
+    """Return a block of the seed's content; in use its number replaces the first eight bytes."""
     return random.Random(seed).randbytes(BLOCK_BYTES)
 
 

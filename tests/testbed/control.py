@@ -21,18 +21,18 @@ from tests.testbed.topology import Testbed
 PORT = 8470
 URL = f"http://{addresses.CONTROL}:{PORT}"
 BEAM = "beam"
-# What of a terminal's configuration makes it tell the hub what the service has to know.
+# The part of a terminal's configuration by which it reports to the service through the hub.
 REPORTS: dict[str, object] = {"reports": {"to": HUB_NODE}}
 _ROOT = Path(__file__).parents[2]
 _ENVIRONMENT = {"PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}"}
 
 
 class ControlError(RuntimeError):
-    """The service answered with a problem; the text is its own."""
+    """The service answered with a problem, whose text this is."""
 
 
 class Control:
-    """`underpass-control serve`, with a token for each who asks, ready for nodes.
+    """`underpass-control serve`, with tokens for its callers, ready for nodes.
 
     Its database is a file of SQLite, or with `durable_postgresql` a PostgreSQL of its own.
     """
@@ -45,7 +45,7 @@ class Control:
         maps: Sequence[Path] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it, with what these maps have in its database, and more in its environment."""
+        """Import these maps and start it, with additions to its environment."""
         self._testbed = testbed
         self._more_environment = dict(environment or {})
         self.namespace = testbed.namespace("control")
@@ -54,7 +54,7 @@ class Control:
         self.namespace.ip("address", "add", f"{addresses.CONTROL}/24", "dev", "eth0")
         self.postgresql: postgresql.Server | None = None
         if durable_postgresql:
-            # What a thread starts is in the namespace that the thread is in.
+            # A program starts in the namespace of the thread that starts it.
             with self.namespace.entered():
                 self.postgresql = testbed.keep(postgresql.server(durable=True))
                 self.postgresql.sql("CREATE DATABASE control")
@@ -70,7 +70,7 @@ class Control:
         self.start()
 
     def start(self) -> None:
-        """Start the service, or start it again after its end."""
+        """Start the service, also again after it has ended."""
         self.process: Process = self._testbed.start(
             "control",
             [
@@ -83,7 +83,7 @@ class Control:
         self.process.wait_until(self.ready, timeout_s=60)
 
     def cli(self, *arguments: str) -> str:
-        """Run a verb of the command line beside the service; return what it prints."""
+        """Run a command of `underpass-control` beside the service; return its output."""
         setting = [f"{key}={value}" for key, value in self._environment().items()]
         return command(self.namespace.argv("env", *setting, *_program(), *arguments))
 
@@ -93,7 +93,7 @@ class Control:
         return self.cli("token", "create", name, "--role", role, *which).strip()
 
     def register(self) -> None:
-        """Tell it of the beam and of its terminals, all of the same terms."""
+        """Register the beam and its terminals, all on the same terms."""
         profile = self._testbed.profile
         body = {
             "name": "the test bed's",
@@ -108,7 +108,7 @@ class Control:
 
     @property
     def hub_config(self) -> dict[str, object]:
-        """Return what of a hub's configuration makes it work with this service."""
+        """Return the part of a hub's configuration that connects it to this service."""
         return {
             "control": {"url": URL, "token_file": self.gateway_token_file},
             "beam": {"rate_bps": self._testbed.profile.forward.rate_bps},
@@ -134,11 +134,11 @@ class Control:
         return json.loads(content) if content else None
 
     def get(self, path: str) -> Any:
-        """Read as the operator."""
+        """Read a resource as the operator."""
         return self.call("GET", path)
 
     def plan_lines(self, link: str, version: int) -> dict[int, list[dict[str, Any]]]:
-        """Return the segments of every terminal in a plan, with all amounts."""
+        """Return every terminal's segments in a plan, with all amounts."""
         path = f"/v1/beams/{BEAM}/plans/{link}/{version}"
         nodes = [node for line in self.get(path)["lines"] for node in line["terminals"]]
         return {node: self.get(f"{path}?terminal={node}")["lines"][0]["segments"] for node in nodes}

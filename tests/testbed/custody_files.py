@@ -1,5 +1,5 @@
-"""What a killed node has on its disk: its streams' bytes, read as `docs/custody.md` has the files
-and `docs/stream-protocol.md` the payloads; released bundles too, as long as their files are there.
+"""The stream bytes on a killed node's disk, read by the formats of `docs/custody.md` (files) and
+`docs/stream-protocol.md` (payloads); including released bundles whose files still exist.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _STREAMS_VERSION = 1
 _PAYLOAD_HEAD = 17
 _DATA, _DATA_WITH_FIN = 0x08, 0x09
 _PROBE_BYTES = 24
-# An HTTP head in front of the content is not longer.
+# The longest HTTP head before the content.
 _LONGEST_HEAD = 8192
 _BLOCK_HEADER = 8
 
 
 @dataclass(frozen=True)
 class StreamBytes:
-    """Bytes of a stream, by their place in it."""
+    """Bytes of a stream, with their offset in it."""
 
     offset: int
     data: bytes
 
 
 def content_on_disk(folder: Path, seeds: Sequence[int]) -> dict[int, int]:
-    """Return up to where each seed's content is among the streams' bytes in a custody folder.
+    """Return how far each seed's content is among the stream bytes in a custody folder.
 
-    Streams have no names that outlive the node, so they are known by what they carry.
+    No stream id outlives the node, so streams are recognised by their content.
     """
     ends = dict.fromkeys(seeds, 0)
     for path in sorted(folder.glob("*.custody")):
@@ -47,7 +47,7 @@ def content_on_disk(folder: Path, seeds: Sequence[int]) -> dict[int, int]:
 
 
 def bundles(segment: bytes) -> Iterator[bytes]:
-    """Yield the payloads of the bundles in a segment that are written to their end."""
+    """Yield the payloads of the completely written bundles in a segment."""
     at = _SEGMENT_HEAD
     while at + _HEAD.size <= len(segment):
         magic, kind, _, _, description, _, length, _ = _HEAD.unpack_from(segment, at)
@@ -60,7 +60,7 @@ def bundles(segment: bytes) -> Iterator[bytes]:
 
 
 def stream_bytes(payload: bytes) -> list[StreamBytes]:
-    """Return the DATA of a payload of streams; of another service's payload nothing."""
+    """Return the DATA of a stream payload; nothing for another service's payload."""
     if payload[:1] != bytes([_STREAMS_VERSION]):
         return []
     found, at = [], _PAYLOAD_HEAD
@@ -81,9 +81,9 @@ def stream_bytes(payload: bytes) -> list[StreamBytes]:
 
 
 def content_end(piece: StreamBytes, seed: int) -> int | None:
-    """Return up to where a stream's bytes reach in a seed's content; None if they are not of it."""
+    """Return how far a stream's bytes reach in a seed's content; None if they are not of it."""
     body, data = block_body(seed), piece.data
-    # A probe that has a block's header in it is in no block's body: another one is not far.
+    # A probe that contains a block's header matches no block's body: try an earlier one.
     for end in range(len(data), _PROBE_BYTES - 1, -_PROBE_BYTES):
         place = body.find(data[end - _PROBE_BYTES : end], _BLOCK_HEADER)
         if place < 0:

@@ -1,4 +1,4 @@
-"""`make demo`: the whole system on an emulated satellite hop, to use from this machine."""
+"""`make demo`: the whole system on an emulated satellite hop, usable from this machine."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _BEAM = Profile(
     Link(rate_bps=20_000_000, delay_ms=280.0, queue_ms=1000.0),
     Link(rate_bps=4_000_000, delay_ms=280.0, queue_ms=1000.0),
 )
-# A motorway with a road tunnel of 1.6 km; some two minutes and a half.
+# A motorway with a road tunnel of 1.6 km: a drive of some two and a half minutes.
 _ROAD, _LEAD_M, _TAIL_M = "A1 east", 1500.0, 150.0
 _KINDS = ("positions", "blockages", "plans", "acknowledgements", "links", "ledger")
-# A download that nobody ends.
+# A download without an end.
 _ENDLESS_BYTES, _ENDLESS_S = 1_000_000_000_000, 30 * 86_400.0
 
 
@@ -58,7 +58,7 @@ def main() -> int:
             _say("\nending")
     except (CommandError, ProcessError) as error:
         if ended.is_set():
-            # A signal to all of the demo's processes ends what was just being started, too.
+            # A signal to the whole process group also ends programs that were just starting.
             _say("ended while starting; nothing is left")
             return 0
         _say("\n".join([str(error), *getattr(error, "__notes__", [])]))
@@ -68,10 +68,10 @@ def main() -> int:
 
 
 def _end_on_signals() -> threading.Event:
-    """Return the event that SIGINT and SIGTERM set, in any number and mix.
+    """Return an event that SIGINT and SIGTERM set, in any number and mix.
 
-    A handler runs inside whatever the main thread does, and the event's lock may be held there.
-    So a thread sets it, when the interpreter tells it of a signal.
+    A signal handler interrupts the main thread, which may hold the event's lock. So a thread sets
+    the event, woken by the interpreter's wake-up descriptor.
     """
     ended = threading.Event()
     told, tells = socket.socketpair()
@@ -81,7 +81,7 @@ def _end_on_signals() -> threading.Event:
         signal.signal(number, lambda *_: None)
 
     def watch() -> None:
-        # Both ends stay open: later signals are told, too, and of no account.
+        # Both ends stay open: later signals are written, too, and ignored.
         while told.recv(1) and tells:
             ended.set()
 
@@ -114,7 +114,7 @@ def _wait(
     control: Control,
     follower: Follower,
 ) -> None:
-    """Tell what happens until the signal comes; drive again, and start again what was killed."""
+    """Narrate events until the signal; repeat the drive, and restart killed programs."""
     names = {terminal_node(one.index): one.name for one in testbed.terminals} | {HUB_NODE: "hub"}
     narrator = Narrator(names)
     drive = passage_of(_ROAD, lead_m=_LEAD_M, tail_m=_TAIL_M)
@@ -132,7 +132,7 @@ def _wait(
 
 
 def _keep_running(testbed: Testbed, pair: Pair[Testbed], control: Control) -> None:
-    """Start a node or the service that was killed again, as a supervisor would."""
+    """Restart a node or the service after a kill, as a supervisor would."""
     satlink = testbed.satlink.process
     if not satlink.running():
         raise ProcessError(f"{satlink.name} has ended by itself:\n{satlink.log_tail()}")
@@ -159,7 +159,7 @@ def _told(narrator: Narrator, control: Control, event: Event) -> list[str]:
         if event.kind == "ledger":
             return [narrator.ledger(data, control.balances(data["link"]), now_s)]
     except (OSError, ControlError):
-        # The service was killed, or has a newer plan by now: wait for its next event.
+        # The service was killed, or has a newer plan already: wait for its next event.
         return []
     tell = {
         "positions": narrator.positions,
@@ -171,7 +171,7 @@ def _told(narrator: Narrator, control: Control, event: Event) -> list[str]:
 
 
 def _download(pair: Pair[Testbed], index: int, ended: threading.Event) -> None:
-    """Keep a terminal's client busy; begin again where a killed node has ended the download."""
+    """Keep a terminal's client busy; begin again if a killed node has ended the download."""
     client = pair.testbed.terminals[index].client
     while not ended.wait(1.0):
         download(
@@ -187,7 +187,7 @@ def _download(pair: Pair[Testbed], index: int, ended: threading.Event) -> None:
 
 @contextlib.contextmanager
 def _collector(testbed: Testbed, control: Control, url: str | None) -> Iterator[None]:
-    """Pass the nodes' and the service's traces on to a collector of this machine, if one is set."""
+    """Forward the nodes' and the service's traces to this machine's collector, if one is set."""
     if url is None:
         yield
         return
@@ -198,7 +198,7 @@ def _collector(testbed: Testbed, control: Control, url: str | None) -> Iterator[
 
 @contextlib.contextmanager
 def _host_access(to: Namespace, suffix: str) -> Iterator[tuple[str, str]]:
-    """Join this machine to a namespace; yield its own address there and the other one."""
+    """Connect this machine to a namespace; yield this machine's address and the namespace's."""
     third = _free_network()
     host, there = f"10.199.{third}.1", f"10.199.{third}.2"
     interface = namespace.host_interface(suffix)
@@ -220,7 +220,7 @@ def _free_network() -> int:
 
 
 def _options(control: Control, host: str, proxy: str, *, traced: bool) -> Options:
-    """The first terminal is the vehicle's: this machine is a client there, and gpsd is."""
+    """The first terminal is the vehicle's: this machine is its client, and its gpsd runs there."""
     assert _BEAM.return_.rate_bps is not None
     lan = addresses.terminal_lan(0)
     listeners = [

@@ -1,6 +1,6 @@
 """A fleet on the loopback: authority, control service over HTTPS, a hub, and a bare node.
 
-The bare node becomes a terminal by `underpass enroll`; what it is then is in its folder.
+The bare node becomes a terminal by `underpass enroll`; its state is then in its folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.testbed.programs import built
 from tests.testbed.wrong_clock import clock_that_shows
 
 HUB, TERMINAL = 1, 10
-# Two thirds of a certificate of one day are 16 hours.
+# A certificate of one day is due after two thirds, 16 hours.
 _PAST_S = 20 * 3600
 _HOST = "127.0.0.1"
 _ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ address = "127.0.0.1:${socks}"
 
 
 class _Hello(socketserver.BaseRequestHandler):
-    """Says hello, then what it is told."""
+    """Says hello, then echoes."""
 
     def handle(self) -> None:
         self.request.sendall(HELLO)
@@ -107,18 +107,18 @@ class Fleet:
         threading.Thread(target=self._origin.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Stop all that runs."""
+        """Stop all programs."""
         for process in reversed(self._running):
             process.stop()
         self._origin.shutdown()
         self._origin.server_close()
 
     def pki(self, verb: str, *arguments: str) -> str:
-        """Work on the authority, as its operator does; return what is printed."""
+        """Run a command of the authority's operator; return its output."""
         return run(built("underpass"), "pki", verb, "--dir", str(self.authority), *arguments)
 
     def set_up(self) -> None:
-        """Make authority, service and hub, as docs/enrolment.md has it."""
+        """Make authority, service and hub as in docs/enrolment.md."""
         self.pki("init")
         self.pki("issue-server", "--name", _HOST)
         self.pki("issue", "--node", str(HUB))
@@ -155,7 +155,7 @@ class Fleet:
         self.service.wait_until(lambda: answers(self.ports["https"]))
 
     def _program(self) -> Path:
-        """Return the service's `underpass`, whose clock is behind while there is a file `past`."""
+        """Return the service's `underpass`, whose clock is behind while a file `past` exists."""
         program, past = self.dir / "underpass", self.dir / "past"
         behind = " ".join(clock_that_shows(f"-{_PAST_S}"))
         program.write_text(
@@ -166,14 +166,14 @@ class Fleet:
         return program
 
     def control(self, *arguments: str, database: bool = False) -> str:
-        """Give a command of the service's operator; return what is printed."""
+        """Run a command of the service's operator; return its output."""
         where = ["--database", self._database]
         if not database:
             where = ["--url", self.url, "--token", self.token]
         return run(_PYTHON, "-m", "underpass_control", *arguments, *where, env=self._environment)
 
     def new_token(self, *, through_hub: bool = False) -> str:
-        """Return a token of an enrolment that renews by its own way, or through the hub."""
+        """Return a token for an enrolment that renews directly, or through the hub."""
         template = self.dir / "terminal.toml"
         asks = f"to = {HUB}" if through_hub else 'url = "${url}"'
         template.write_text(_TERMINAL.replace("${asks}", asks))
@@ -183,7 +183,7 @@ class Fleet:
         return self.control("enrolment", "create", *arguments).strip()
 
     def enroll_for_renewal(self) -> None:
-        """Enrol the bare node with a certificate that is due, and is renewed through the hub."""
+        """Enrol the bare node with a certificate that is due for renewal through the hub."""
         past = self.dir / "past"
         past.touch()
         try:
@@ -194,13 +194,13 @@ class Fleet:
             raise RuntimeError(done.stderr)
 
     def start_node(self, name: str, folder: Path) -> Process:
-        """Start the node of a folder, and wait until it can be asked."""
+        """Start the node of a folder, and wait until it answers."""
         node = self._start(name, [built("underpass"), "run", "--config", str(folder / "node.toml")])
         node.wait_until((folder / "api.sock").exists)
         return node
 
     def enroll(self, token: str, *options: str) -> subprocess.CompletedProcess[str]:
-        """Enrol the bare node, and return how it ended."""
+        """Enrol the bare node, and return the command's result."""
         config = ("--config", str(self.bare / "node.toml"))
         command = [built("underpass"), "enroll", self.url, "--token-file", "-", *config, *options]
         return subprocess.run(
@@ -208,14 +208,14 @@ class Fleet:
         )
 
     def enrolling(self, token: str) -> subprocess.Popen[bytes]:
-        """Return the command while it runs."""
+        """Return the running command."""
         config = ("--config", str(self.bare / "node.toml"))
         command = [built("underpass"), "enroll", self.url, "--token", token, *config]
         null = subprocess.DEVNULL
         return subprocess.Popen(command, stdout=null, stderr=null)
 
     def connect(self) -> socket.socket:
-        """Return a client's connection to the origin, by the terminal's SOCKS5."""
+        """Return a client's connection to the origin, through the terminal's SOCKS5."""
         client = socket.create_connection((_HOST, self.ports["socks"]), timeout=30)
         client.settimeout(30)
         client.sendall(b"\x05\x01\x00")
@@ -226,7 +226,7 @@ class Fleet:
         return client
 
     def first_bytes(self) -> bytes:
-        """Return what a client behind the terminal gets from the origin first."""
+        """Return a terminal's client's first bytes from the origin."""
         with self.connect() as client:
             return read(client, len(HELLO))
 
@@ -242,13 +242,13 @@ class Fleet:
 
     @property
     def certificates(self) -> int:
-        """How many certificates the authority has issued to the terminal."""
+        """Return how many certificates the authority has issued to the terminal."""
         issued = tomllib.loads((self.authority / "issued.toml").read_text())
         return [one["node"] for one in issued["certificate"]].count(TERMINAL)
 
     @property
     def left(self) -> list[str]:
-        """What is in the bare node's folder, but for what sockets and runs leave."""
+        """Return the paths of all that is in the bare node's folder."""
         return sorted(str(one.relative_to(self.bare)) for one in self.bare.rglob("*"))
 
     @property
@@ -269,7 +269,7 @@ class Fleet:
 
 
 def run(*command: str, env: dict[str, str] | None = None) -> str:
-    """Run a command that must succeed; return what is printed."""
+    """Run a command that must succeed; return its output."""
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **(env or {})}, check=False
     )
@@ -278,14 +278,14 @@ def run(*command: str, env: dict[str, str] | None = None) -> str:
 
 
 def answers(port: int) -> bool:
-    """Tell whether somebody listens."""
+    """Tell whether a program listens on a port."""
     with suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
         return True
     return False
 
 
 def read(client: socket.socket, size: int) -> bytes:
-    """Read so many bytes, fewer if the connection ends before."""
+    """Read `size` bytes, fewer if the connection ends before."""
     got = b""
     while len(got) < size:
         more = client.recv(size - len(got))

@@ -1,4 +1,4 @@
-"""What the control service tells of itself, as it tells it: server-sent events in a thread."""
+"""The control service's server-sent events, received in a thread."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.testbed import addresses
 from tests.testbed.control import PORT, Control
 
 _AGAIN_S = 0.5
-# A comment comes each 15 s.
+# The service sends a comment each 15 s.
 _SILENT_S = 40.0
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event, and when it came, s since the Unix epoch."""
+    """One event, and its time of arrival, s since the Unix epoch."""
 
     kind: str
     data: dict[str, Any]
@@ -30,7 +30,7 @@ class Event:
 
 
 class Follower:
-    """A context in which events of some kinds are taken in, over breaks of the service too."""
+    """A context that receives events of some kinds, also across restarts of the service."""
 
     def __init__(self, control: Control, kinds: Sequence[str]) -> None:
         self._control = control
@@ -55,14 +55,14 @@ class Follower:
         self._thread.join()
 
     def next(self, timeout_s: float) -> Event | None:
-        """Return the next event, None if there is none for so long."""
+        """Return the next event, None if none comes within the timeout."""
         try:
             return self._events.get(timeout=timeout_s)
         except queue.Empty:
             return None
 
     def come(self) -> Iterator[Event]:
-        """Yield all that has come."""
+        """Yield all events received so far."""
         while event := self.next(0.0):
             yield event
 
@@ -89,5 +89,5 @@ class Follower:
                 elif name == "data":
                     self._events.put(Event(kind, json.loads(value), time.time()))
                 elif not name:
-                    # The head is over: what happens from now on is told.
+                    # The head is complete: all events from now on will come.
                     self._follows.set()

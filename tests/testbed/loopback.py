@@ -1,4 +1,4 @@
-"""Everything in one namespace: what the programs themselves cost, without a hop."""
+"""Everything in one namespace: the cost of the programs, without a hop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.testbed.topology import Terminal, listens
 
 
 class Loopback(TemporaryBed):
-    """Terminal, hub and origin on the loopback of one namespace, by the test bed's addresses."""
+    """Terminal, hub and origin on the loopback of one namespace, with the test bed's addresses."""
 
     profile = PERFECT
     terrestrial_profile: Profile | None = None
@@ -29,7 +29,7 @@ class Loopback(TemporaryBed):
             addresses.terminal_lan(0),
         ):
             self.hub.ip("address", "add", f"{address}/32", "dev", "lo")
-        # A hub announces the families that it has a way out for.
+        # A hub announces the address families that it has a route for.
         self.hub.ip("route", "add", "default", "dev", "lo")
         self.terminals = [Terminal(0, self.hub, self.hub)]
         origin = self.start("origin", origin_argv(), self.hub)

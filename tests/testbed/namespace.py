@@ -1,7 +1,7 @@
-"""Network namespaces: made with a name that tells their owner, entered, and removed.
+"""Network namespaces: makes, enters and removes them.
 
-The name carries the owner's process id, so that what a killed run left behind can be told from
-what a running one uses.
+A name carries the owner's process id, which tells the leftovers of a killed run from the
+namespaces of a running one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _CLONE_NEWNET = 0x40000000
 _NAME = re.compile(r"^up([0-9a-f]+)\.\d+-")
 _HOST_INTERFACE = re.compile(r"up([0-9a-f]+)[g-z]$")
 _NETNS_DIR = Path("/run/netns")
-# `ip netns exec` lays the files of a folder here, named as the namespace, over those of /etc.
+# `ip netns exec` mounts the files of the folder with the namespace's name over those of /etc.
 _ETC_DIR = Path("/etc/netns")
 _instances = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 
 # Windows must not limit the subjects without a proxy: 3 x 140 Mbit/s x 0.6 s is 32 MB, and the
-# kernel counts about twice the payload. Metrics of earlier connections would make runs depend
-# on their order.
+# kernel counts about twice the payload. With saved metrics of earlier connections, runs would
+# depend on their order.
 _SYSCTLS = {
     "net.ipv4.tcp_rmem": "4096 131072 134217728",
     "net.ipv4.tcp_wmem": "4096 65536 134217728",
@@ -42,11 +42,11 @@ _SYSCTLS = {
 
 
 class CommandError(RuntimeError):
-    """A command that builds the test bed failed; the text says which, and its own words."""
+    """A command that builds the test bed failed; the text has the command and its errors."""
 
 
 def command(argv: Sequence[str]) -> str:
-    """Run `argv`, return what it prints, raise `CommandError` with its errors."""
+    """Run `argv` and return its output; raise `CommandError` with its errors."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CommandError(f"`{' '.join(argv)}` failed: {done.stderr.strip()}")
@@ -54,7 +54,7 @@ def command(argv: Sequence[str]) -> str:
 
 
 def unprivileged_reason() -> str | None:
-    """Why this process cannot make network namespaces, or None when it can."""
+    """Return why this process cannot make network namespaces, or None if it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if not Path("/dev/net/tun").exists():
@@ -87,7 +87,7 @@ class Namespace:
         return command(["ip", "-n", self.name, *args])
 
     def run(self, *argv: str) -> str:
-        """Run a command inside to its end and return what it prints."""
+        """Run a command inside to its end and return its output."""
         return command(self.argv(*argv))
 
     def sysctl(self, **settings: str) -> None:
@@ -95,16 +95,16 @@ class Namespace:
         self.run("sysctl", "-q", "-w", *(f"{key}={value}" for key, value in settings.items()))
 
     def set_resolver(self, address: str) -> None:
-        """Let programs that are started inside ask this DNS server."""
+        """Have programs that are started inside ask this DNS server."""
         folder = _ETC_DIR / self.name
         folder.mkdir(parents=True)
         (folder / "resolv.conf").write_text(f"nameserver {address}\n")
 
     def set_congestion_control(self, name: str, *, to: str | None = None) -> None:
-        """Give new connections over the namespace's gateways and TUN devices a control.
+        """Set the congestion control of new connections over the gateways and TUN devices.
 
-        With `to`, only those that take the route to that network. It goes by route: the
-        parameter `tcp_congestion_control` of a namespace takes only what the whole machine
+        With `to`, only of those that take the route to that network. It is set on routes: a
+        namespace's parameter `tcp_congestion_control` accepts only controls that the whole machine
         allows to everyone.
         """
         for family in ("-4", "-6"):
@@ -119,7 +119,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Put the calling thread inside; sockets it makes there stay in this namespace."""
+        """Move the calling thread inside; sockets that it makes there stay in this namespace."""
         own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             _setns(_NETNS_DIR / self.name)
@@ -131,7 +131,7 @@ class Namespace:
             os.close(own)
 
     def socket(self, family: int, kind: int) -> socket.socket:
-        """Return a new socket that lives in this namespace."""
+        """Return a new socket in this namespace."""
         with self.entered():
             return socket.socket(family, kind)
 
@@ -140,7 +140,7 @@ class Namespace:
         return [int(pid) for pid in command(["ip", "netns", "pids", self.name]).split()]
 
     def delete(self) -> None:
-        """Remove it, with its interfaces, routes and rules."""
+        """Remove the namespace with its interfaces, routes and rules."""
         _delete(self.name)
 
 
@@ -155,7 +155,7 @@ def join(left: Namespace, left_interface: str, right: Namespace, right_interface
 
 
 def leftovers() -> list[str]:
-    """Return the namespaces of test beds whose owner no longer runs."""
+    """Return the namespaces of test beds whose owners no longer run."""
     if not _NETNS_DIR.is_dir():
         return []
     return sorted(
@@ -166,20 +166,20 @@ def leftovers() -> list[str]:
 
 
 def _runs(owner: str) -> bool:
-    """Tell whether the process runs whose id, in hexadecimal, is in a name of the test bed's."""
+    """Tell whether the owner in a test bed's name runs; it is a process id in hexadecimal."""
     return Path(f"/proc/{int(owner, 16)}").exists()
 
 
 def host_interface(suffix: str) -> str:
-    """Return a name for an interface of this machine's own namespace; suffixes are g to z."""
+    """Return a name for an interface in this machine's own namespace; suffixes are g to z."""
     return f"up{os.getpid():x}{suffix}"
 
 
 def sweep() -> list[str]:
-    """Remove what killed test beds left behind; return the names of the namespaces."""
+    """Remove the leftovers of killed test beds; return the names of the namespaces."""
     for interface in Path("/sys/class/net").iterdir():
-        # The kernel keeps a namespace, and so the interface's other end, for as long as a
-        # connection of a killed program waits for its end.
+        # The kernel keeps a namespace, and so the interface's other end, while a killed
+        # program's connection still waits to close.
         match = _HOST_INTERFACE.match(interface.name)
         if match and not _runs(match[1]):
             command(["ip", "link", "delete", interface.name])
@@ -191,7 +191,7 @@ def sweep() -> list[str]:
                     os.kill(int(pid), 9)
             _delete(name)
         except CommandError:
-            # Test beds that start at the same time sweep, too: what is gone is gone.
+            # Another test bed that starts at the same time may have removed it.
             if (_NETNS_DIR / name).exists():
                 raise
     return names

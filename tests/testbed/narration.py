@@ -1,4 +1,4 @@
-"""What happens on the beam, told in lines for people: events in, text out."""
+"""Events on the beam as lines of text for people."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 _POSITION_EVERY_S = 5.0
 _RATES_EVERY_S = 5.0
-# A prediction that has moved by less is the same, for a reader.
+# For a reader, a prediction that has moved by less is the same.
 _MOVED_MS = 3_000
-# The same of a plan: by this part of what is lent for.
+# So is a plan whose D_u has changed by less than this part.
 _PLANNED_PART = 0.1
-# What is less sure is not planned for.
+# Less certain predictions are not planned for.
 _LEAST_CONFIDENCE = 0.5
 
-# Of a terminal's line in a plan, with all amounts, as the service shows them.
+# The segments of a terminal's line in a plan, with all amounts, as the service shows them.
 Segments = Sequence[Mapping[str, Any]]
 
 
@@ -27,17 +27,17 @@ class Narrator:
     # By node number.
     names: Mapping[int, str]
     _position_s: dict[int, float] = field(default_factory=dict)
-    # Entry and exit as last told, by terminal and obstruction.
+    # The last narrated entry and exit, by terminal and obstruction.
     _expected: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
-    # Time and bytes sent on the forward link, by terminal, as of the last line of rates.
+    # Time and bytes sent on the forward link at the last line of rates, by terminal.
     _sent: dict[int, tuple[int, int]] = field(default_factory=dict)
     _latest: dict[int, dict[str, Any]] = field(default_factory=dict)
-    # D_u as last told, by terminal and link; the plans that were told, by link and version.
+    # The last narrated D_u, by terminal and link; the narrated plans, by link and version.
     _planned: dict[tuple[int, str], int] = field(default_factory=dict)
     _told: set[tuple[str, int]] = field(default_factory=set)
 
     def positions(self, data: Mapping[str, Any], now_s: float) -> Iterator[str]:
-        """Tell where vehicles are, now and then."""
+        """Narrate where vehicles are, every few seconds."""
         for one in data["positions"]:
             terminal = one["terminal"]
             if now_s - self._position_s.get(terminal, 0.0) < _POSITION_EVERY_S:
@@ -49,7 +49,7 @@ class Narrator:
             yield _line(now_s, "position", f"{self._name(terminal)} at {place}{speed}")
 
     def blockages(self, data: Mapping[str, Any], now_s: float) -> Iterator[str]:
-        """Tell what is predicted, where it is new, and what nodes have observed."""
+        """Narrate new predictions, and blockages that nodes have observed."""
         for one in data["blockages"]:
             entry_ms = ms(one["entry"])
             exit_ms = ms(one["exit"]) if "exit" in one else None
@@ -67,7 +67,7 @@ class Narrator:
     ) -> Iterator[str]:
         key = one["terminal"], str(one.get("obstruction"))
         if one["state"] != "predicted":
-            # Passed, or withdrawn: the next one is news.
+            # Passed or withdrawn: the next prediction is new.
             known = self._expected.pop(key, None)
             if known and one["state"] == "withdrawn":
                 text = f"{name}: not blocked at {_clock(known[0])} after all"
@@ -89,14 +89,14 @@ class Narrator:
     def plan(
         self, link: str, version: int, lines: Mapping[int, Segments], now_s: float
     ) -> Iterator[str]:
-        """Tell what a plan lends and gives back, where it is not as it was told last."""
+        """Narrate what a plan lends and repays, if that differs from the last narration."""
         for terminal, segments in lines.items():
             others = [one for node, one in lines.items() if node != terminal]
             inside = [one for one in segments if one["state"] == "blocked"]
             before = [one for one in segments if one["borrowed_bits"]]
             lent = [_sum(one, "lent_bits") for one in others]
             unused = _sum(inside, "fair_bits")
-            # What is lent before it must make up for most of what is lost inside.
+            # The lending before must make up for most of the loss inside.
             if not inside or not before or sum(lent) < unused / 2:
                 continue
             known = self._planned.get((terminal, link), 0)
@@ -116,7 +116,7 @@ class Narrator:
             )
 
     def acknowledgements(self, data: Mapping[str, Any], now_s: float) -> Iterator[str]:
-        """Tell which nodes follow a plan that was told."""
+        """Narrate which nodes follow a narrated plan."""
         if (data["link"], data["plan"]) not in self._told:
             return
         who = ", ".join(
@@ -126,7 +126,7 @@ class Narrator:
         yield _line(now_s, "taken over", f"{data['link']} {data['plan']}: {who}")
 
     def links(self, data: Mapping[str, Any], now_s: float) -> Iterator[str]:
-        """Tell the rates of the forward links, of all in one line."""
+        """Narrate the rates of all forward links in one line."""
         for one in data["links"]:
             if one["link"] == "forward":
                 self._latest[one["terminal"]] = one
@@ -139,7 +139,7 @@ class Narrator:
             time_ms, sent = self._sent.get(terminal, (now_ms, one["sent_bytes"]))
             passed_ms = now_ms - time_ms
             if passed_ms > 0:
-                # A node that was killed counts from nothing again.
+                # A restarted node counts from zero again.
                 since = one["sent_bytes"] - sent if one["sent_bytes"] >= sent else one["sent_bytes"]
                 rate = since * 8 / passed_ms / 1000
                 state = "" if one["state"] == "up" else f" ({one['state']})"
@@ -149,7 +149,7 @@ class Narrator:
             yield _line(now_s, "rates", "  ".join(rates) + "  Mbit/s to the terminals")
 
     def ledger(self, data: Mapping[str, Any], balances: Mapping[int, int], now_s: float) -> str:
-        """Tell what has changed hands, and who owes."""
+        """Narrate what was lent or repaid, and the balances."""
         owed = "  ".join(
             f"{self._name(terminal)} {-bits / 1e6:+.1f}"
             for terminal, bits in sorted(balances.items())

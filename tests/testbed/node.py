@@ -1,4 +1,4 @@
-"""The nodes of the test bed: `underpass` at the terminals and the hub, set up until ready."""
+"""The nodes of the test bed: `underpass` at the terminals and the hub, configured and started."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIRST_TERMINAL_NODE = 10
 
 
 class Bed(Protocol):
-    """Where a pair runs: the emulated topology, or everything on one loopback."""
+    """The place of a pair: the emulated topology, or one loopback."""
 
     dir: Path
     hub: Namespace
@@ -41,18 +41,18 @@ class Bed(Protocol):
 
     @property
     def profile(self) -> Profile:
-        """Return what the hop is like."""
+        """Return the hop's profile."""
 
     @property
     def terrestrial_profile(self) -> Profile | None:
-        """Return what the hop beside it is like, if there is one."""
+        """Return the terrestrial hop's profile, if there is one."""
 
     def start(self, name: str, argv: Sequence[str], namespace: Namespace | None = None) -> Process:
-        """Start a program that ends with it."""
+        """Start a program that ends with the test bed."""
 
 
 class ApiError(RuntimeError):
-    """The local API answered with an error; the text is its own."""
+    """The local API answered with an error, whose text this is."""
 
 
 class LocalApi:
@@ -84,7 +84,7 @@ class LocalApi:
 
     @contextlib.contextmanager
     def following(self, path: str) -> Iterator[Iterator[Any]]:
-        """Give the JSON lines of a page that goes on, until this is left: then they break off."""
+        """Yield an iterator of an endless page's JSON lines; leaving the context ends it."""
         connection = http.client.HTTPConnection("localhost")
         sock = connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -109,13 +109,13 @@ class LocalApi:
         return {name: float(value) for name, _, value in samples}
 
     def intercept(self, *, enabled: bool) -> None:
-        """Switch the node's interception on or off; open connections live on."""
+        """Switch the node's interception on or off; open connections continue."""
         self.request("PATCH", "/v1/edge", {"interception": {"enabled": enabled}})
 
     def plan_blockages(
         self, blockages: Sequence[tuple[float, float]], path: str | None = None
     ) -> None:
-        """Replace the plan of a path, or of every one.
+        """Replace the blockage plan of one path, or of all.
 
         Entries are in s since the Unix epoch, durations in s.
         """
@@ -130,11 +130,11 @@ class LocalApi:
         self.request("POST", "/v1/announcements", body)
 
     def block(self) -> None:
-        """Hold all sending."""
+        """Stop all sending."""
         self.request("POST", "/v1/link/block")
 
     def unblock(self) -> None:
-        """Let it go on."""
+        """Resume sending."""
         self.request("POST", "/v1/link/unblock")
 
 
@@ -150,7 +150,7 @@ class Node:
         *,
         wrapper: Sequence[str] = (),
     ) -> None:
-        """Start it; `wrapper` is a command line that starts the one behind it."""
+        """Start it; `wrapper` is a command line to put before the program's own."""
         self.name = name
         self._wrapper = wrapper
         self.namespace = namespace
@@ -171,22 +171,22 @@ class Node:
         self.start()
 
     def start(self) -> None:
-        """Start it, or start it again after `process.kill`."""
+        """Start it, also again after `process.kill`."""
         argv = [*self._wrapper, built("underpass"), "run", "--config", str(self.config_path)]
         self.process = self._testbed.start(self.name, argv, self.namespace)
 
     def status(self) -> dict[str, Any]:
-        """Return what its local API says of it."""
+        """Return its status by its local API."""
         status: dict[str, Any] = self.api.get("/v1/status")
         return status
 
     def upgrade(self) -> None:
-        """Have another process of the same program go on for it."""
+        """Upgrade it in place, to another process of the same program."""
         answer = json.loads(self.api.request("POST", "/v1/upgrade"))
         self.process.goes_on_as(answer["process"])
 
     def carries(self, neighbours: int) -> bool:
-        """Tell whether it has all its neighbours, each with a session that carries."""
+        """Tell whether it has so many neighbours with a session that carries data."""
         try:
             paths = self.status()["paths"]
         except (OSError, ValueError, http.client.HTTPException):
@@ -195,11 +195,11 @@ class Node:
         return len(up) >= neighbours
 
 
-# What the nodes' configuration says of a hop: its rates as ceilings and its round trip; its rates
-# as hints from which measuring starts; or nothing.
+# What the nodes' configuration has of a hop: its rates as ceilings and its round trip; its rates
+# as hints to start measuring from; or nothing.
 Told = Literal["rates", "hints", "nothing"]
 PathName = Literal["satellite", "terrestrial"]
-# A container's rights by default, as far as a node wants more.
+# The capabilities that a node can use and a container lacks by default.
 _PLAIN_CONTAINER = "-net_admin,-sys_admin,-bpf,-perfmon,-sys_resource,-sys_nice"
 _PLAIN_RIGHTS = (
     *("setpriv", "--bounding-set", _PLAIN_CONTAINER, "--inh-caps", _PLAIN_CONTAINER, "--"),
@@ -208,32 +208,32 @@ _PLAIN_RIGHTS = (
 
 @dataclass(frozen=True)
 class Options:
-    """How the nodes of a pair differ from the default; the mappings are laid over it."""
+    """How the nodes of a pair differ from the default; mappings are merged into configurations."""
 
     tls: bool = True
     congestion_control: Sequence[str] | None = None
-    # What carries the sessions; without it, the default.
+    # The convergence layer of the sessions; None: the default.
     convergence_layer: Literal["tcpcl", "quic"] | None = None
     told: Told = "rates"
     # The paths between terminals and hub, over the test bed's hops of these names.
     paths: Sequence[PathName] = ("satellite",)
-    # The meters of those whose bytes are paid for, at both ends.
+    # The `meter` of metered paths, at both ends.
     meters: Mapping[PathName, Mapping[str, object]] = field(default_factory=dict)
-    # `on_demand` of those that the terminals bring up when they are needed.
+    # The `on_demand` of paths that the terminals bring up when needed.
     on_demand: Mapping[PathName, Mapping[str, object]] = field(default_factory=dict)
-    # The path by which the terminals, and the hub, only receive.
+    # The path on which the terminals, or the hub, only receive.
     terminal_receives: PathName | None = None
     hub_receives: PathName | None = None
-    # Whether the nodes have the rights of a plain container alone: no BPF, no CAP_NET_ADMIN.
+    # Whether the nodes have only a plain container's rights: no BPF, no CAP_NET_ADMIN.
     unprivileged: bool = False
-    # What starts the program of each terminal, as `Node` takes it.
+    # The `wrapper` of each terminal's `Node`.
     terminal_wrapper: Sequence[str] = ()
-    # What a terminal sends at before there has been a plan; without it, at the rate of its link.
+    # A terminal's sending rate before the first plan; None: the rate of its link.
     return_rate_bps: int | None = None
-    # Over the configuration of all terminals, of the hub: tables are merged, lists replaced.
+    # Merged into the configuration of all terminals, of the hub: tables merge, lists replace.
     terminal: Mapping[str, object] = field(default_factory=dict)
     hub: Mapping[str, object] = field(default_factory=dict)
-    # Over that of one terminal, by its index.
+    # Merged into one terminal's configuration, by its index.
     only: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
 
 
@@ -241,7 +241,7 @@ B = TypeVar("B", bound=Bed)
 
 
 def transparent(interface: str, **listener: object) -> dict[str, object]:
-    """Return the edge's tables that take in all TCP of clients behind an interface."""
+    """Return the edge's tables that intercept all TCP of clients behind an interface."""
     return {
         "listener": [
             {
@@ -259,7 +259,7 @@ def transparent(interface: str, **listener: object) -> dict[str, object]:
 
 
 def all_listeners(index: int) -> dict[str, object]:
-    """Return the edge's tables of a terminal with proxies and interception both."""
+    """Return the edge's tables of a terminal with both proxies and interception."""
     edge = transparent("lan")
     taken_in = edge["listener"]
     assert isinstance(taken_in, list)
@@ -267,7 +267,7 @@ def all_listeners(index: int) -> dict[str, object]:
 
 
 def lone_hub(testbed: Bed, name: str, port: int) -> dict[str, object]:
-    """Return the configuration of a hub that waits for a terminal which never comes."""
+    """Return the configuration of a hub whose terminal never connects."""
     return {
         "node": {
             "number": HUB_NODE,
@@ -282,7 +282,7 @@ def lone_hub(testbed: Bed, name: str, port: int) -> dict[str, object]:
 
 
 class Pair(Generic[B]):
-    """A hub and its terminals, ready: with certificates, sessions up, proxies listening."""
+    """A hub and its terminals, ready: with certificates, sessions up, and proxies listening."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class Pair(Generic[B]):
         name: str = "",
         port_offset: int = 0,
     ) -> None:
-        """Start them; `name` and `port_offset` tell several pairs on one test bed apart."""
+        """Start the nodes; `name` and `port_offset` separate several pairs on one test bed."""
         self.testbed = testbed
         self._options = options or Options()
         self._name = name
@@ -320,7 +320,7 @@ class Pair(Generic[B]):
             node.process.stop()
 
     def start_again(self) -> None:
-        """Start its nodes again behind `stop`, with what they have kept."""
+        """Start its nodes again after `stop`, with their stored state."""
         for node in (self.hub, *self.terminals):
             node.start()
         self.wait_until_ready()
@@ -336,8 +336,8 @@ class Pair(Generic[B]):
         return self.terminals[0]
 
     def wait_until_ready(self, timeout_s: float = 60.0) -> None:
-        """Wait until every session is up on both sides, but for those of paths on demand."""
-        # The hub first: one that was started again knows no session of before, a terminal may.
+        """Wait until every session is up on both sides, except on paths on demand."""
+        # The hub first: after a restart it has no old session, while a terminal may still have one.
         paths = len([p for p in self._options.paths if p not in self._options.on_demand])
         self.hub.process.wait_until(
             lambda: self.hub.carries(paths * len(self.terminals)), timeout_s=timeout_s
@@ -360,13 +360,13 @@ class Pair(Generic[B]):
     def plan_blockages(
         self, blockages: Sequence[tuple[float, float]], path: PathName | None = None
     ) -> None:
-        """Tell all nodes when the terminals will be blocked, on one path or on all.
+        """Tell all nodes when the terminals will be blocked, on one path or all.
 
         Entries are in s since the Unix epoch, durations in s.
         """
         for node in self.terminals:
             node.api.plan_blockages(blockages, path)
-        # A plan's times are those of sending, and what the hub sends arrives later.
+        # A plan's times are times of transmission; the hub's data reaches the terminal later.
         delay_s = self._profile(path or "satellite").forward.delay_ms / 1000
         sent = [(at - delay_s, length) for at, length in blockages]
         if path is None:
@@ -376,7 +376,7 @@ class Pair(Generic[B]):
             self.hub.api.plan_blockages(sent, self.hub_path(path, terminal.index))
 
     def hub_path(self, path: PathName, index: int = 0) -> str:
-        """Return the hub's name of a terminal's path."""
+        """Return the hub's name for a terminal's path."""
         own, *_ = self._options.paths
         name = f"terminal-{terminal_node(index)}"
         return name if path == own else f"{name}-{_listener_of(path)}"
@@ -407,7 +407,7 @@ class Pair(Generic[B]):
         return merged(
             {
                 **self._shared(HUB_NODE, "hub"),
-                # The origin's networks are among those that a hub refuses by itself.
+                # By default a hub refuses the origin's networks.
                 "edge": {
                     "dial": {"allow_networks": [addresses.WAN_NETWORK, addresses.WAN_NETWORK6]}
                 },
@@ -460,7 +460,7 @@ class Pair(Generic[B]):
         }
 
     def _asked_for(self, path: PathName) -> dict[str, object] | None:
-        """Return what the hub knows of a path that the terminals bring up."""
+        """Return the hub's configuration of a path that the terminals bring up."""
         told = self._options.on_demand.get(path)
         if told is None:
             return None
@@ -531,7 +531,7 @@ def terminal_node(index: int) -> int:
 
 
 def merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
-    """Lay `over` on `base`: tables are merged, anything else is replaced."""
+    """Merge `over` into `base`: tables merge, anything else is replaced."""
     result = dict(copy.deepcopy(dict(base)))
     for key, value in over.items():
         below = result.get(key)

@@ -1,4 +1,4 @@
-"""Programs of the test bed: started in a namespace, logged to a file, ended with it."""
+"""Programs of the test bed: started in a namespace, logged to a file, ended with the test bed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TERM_S = 10.0
 
 
 class ProcessError(RuntimeError):
-    """A program of the test bed ended or did not get ready; the text has its last log lines."""
+    """A program of the test bed ended or did not become ready; the text has its last log lines."""
 
 
 _GOES_ON = re.compile(r"another process goes on process=(\d+)")
 
 
 class Process:
-    """One program; it dies with the thread that started it, even when that one is killed."""
+    """One program; it dies with the thread that started it, even if that is killed."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Process:
         env: dict[str, str] | None = None,
     ) -> None:
         self.name = name
-        # The process that goes on for it, once it is upgraded.
+        # The process that continues for it after an upgrade.
         self._next: int | None = None
         self.log_path = log_dir / f"{name}.log"
         inside = namespace.argv(*argv) if namespace else list(argv)
@@ -56,18 +56,18 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Return the process id; `ip netns exec` becomes the program, so it is the program's."""
+        """Return the program's process id: `ip netns exec` becomes the program."""
         return self._next or self._popen.pid
 
     def goes_on_as(self, pid: int) -> None:
-        """Take another process for it, which is no child of this one."""
+        """Follow another process in its place, which is no child of this one."""
         self._next = pid
 
     def follow(self) -> bool:
-        """Take the process for it that goes on, by its log's word; tell whether there is one."""
+        """Follow the process that continues for it, by its log; return whether there is one."""
         with self.log_path.open(errors="replace") as log:
             said = [found[1] for line in log if (found := _GOES_ON.search(line))]
-        # Its log may also have the words of one that was killed since.
+        # The log may also name a process that was killed since.
         if said and int(said[-1]) != self._next and Path(f"/proc/{said[-1]}/exe").exists():
             self._next = int(said[-1])
             return True
@@ -79,7 +79,7 @@ class Process:
         return Path(f"/proc/{self._next}/exe").exists() if self._next else not ended
 
     def killed(self) -> bool:
-        """Tell whether it was ended by SIGKILL; of one that is no child, nobody knows otherwise."""
+        """Tell whether SIGKILL ended it; a process that is no child counts as killed."""
         return self._next is not None or self._popen.poll() == -signal.SIGKILL
 
     def log_tail(self, lines: int = 30) -> str:
@@ -87,7 +87,7 @@ class Process:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
 
     def wait_until(self, ready: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
-        """Wait until `ready` holds; raise with the log if it ends or takes too long."""
+        """Wait until `ready` is true; raise with the log if it ends or takes too long."""
         deadline = time.monotonic() + timeout_s
         while not ready():
             if not self.running():
@@ -113,7 +113,7 @@ class Process:
         return self._popen.wait()
 
     def _stop_next(self) -> None:
-        """End the process that goes on for it."""
+        """End the process that continues for it."""
         if self._next is None:
             return
         deadline = time.monotonic() + _TERM_S
@@ -122,7 +122,7 @@ class Process:
             with suppress(ProcessLookupError):
                 os.kill(self._next, sent)
             time.sleep(0.02)
-            # A second SIGTERM would cut what it drains.
+            # A second SIGTERM would cut its draining short.
             sent = 0 if time.monotonic() < deadline else signal.SIGKILL
         self._next = None
 
@@ -136,7 +136,7 @@ class Process:
         self._popen.wait()
 
     def resident_bytes(self) -> int:
-        """Return its resident memory without the pages it shares with files."""
+        """Return its resident memory without file-backed pages, bytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
@@ -144,6 +144,6 @@ class Process:
 
 
 def _raise_open_files() -> None:
-    """Allow as many open files as the system lets: thousands of streams need them."""
+    """Allow as many open files as the system permits: thousands of streams need them."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

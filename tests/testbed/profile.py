@@ -1,4 +1,4 @@
-"""What the emulated hops are like."""
+"""The profiles of the emulated hops."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Link:
     delay_ms: float = 0.0
     loss: float = 0.0
     queue_ms: float | None = None
-    # Other keys of satlink's links, as its configuration has them.
+    # Other keys of a link in satlink's configuration.
     other: Mapping[str, object] = field(default_factory=dict)
 
     def satlink_table(self) -> dict[str, object]:
-        """Return the link as satlink's configuration names it."""
+        """Return the link in satlink's configuration format."""
         return {
             "rate_bps": self.rate_bps,
             "delay_ms": self.delay_ms,
@@ -57,7 +57,7 @@ class Profile:
 
 
 def symmetric(name: str, link: Link) -> Profile:
-    """Return a hop whose directions are alike."""
+    """Return a hop with equal directions."""
     return Profile(name, link, link)
 
 
@@ -71,7 +71,7 @@ PROFILE_V = Profile(
 )
 # A mobile network beside the satellite.
 TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=20_000_000, delay_ms=25.0, queue_ms=200.0))
-# The loopback experiments need a hop that is none.
+# The loopback experiments need a hop without any limits.
 PERFECT = symmetric("perfect", Link())
 # The beam of Oh, Kim and Kim's experiment, without loss.
 PAPER_BEAM = symmetric("paper", Link(rate_bps=8_000_000, delay_ms=250.0, queue_ms=500.0))

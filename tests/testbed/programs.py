@@ -1,4 +1,4 @@
-"""Where the programs of the test bed are."""
+"""The paths of the test bed's programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def built(name: str) -> str:
 
 
 def missing(*names: str) -> str | None:
-    """Say which of the workspace's programs are not built, None when all are."""
+    """Say which of the workspace's programs are not built, None if all are."""
     for name in names:
         try:
             built(name)
@@ -32,7 +32,7 @@ def missing(*names: str) -> str | None:
 
 
 def installed(name: str) -> Path | None:
-    """Return the path of a foreign program that `.ci/setup` has put into .tools, if it has."""
+    """Return the path of a foreign program in .tools, if `.ci/setup` has installed it."""
     path = _ROOT / ".tools" / "bin" / name
     return path if path.exists() else None
 

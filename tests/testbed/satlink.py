@@ -1,4 +1,4 @@
-"""The emulated hop: starts `satlink` and speaks to its control socket."""
+"""The emulated hop: starts `satlink` and uses its control socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.traces.trace import Trace
 
 
 class SatlinkError(RuntimeError):
-    """satlink refused a request; the text is its own."""
+    """satlink refused a request; the text is satlink's."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Device:
     routes: list[str]
 
     def table(self) -> dict[str, object]:
-        """Return it as satlink's configuration names it."""
+        """Return the device in satlink's configuration format."""
         return {
             "netns": self.namespace,
             "device": self.device,
@@ -42,7 +42,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Station:
-    """A terminal of the beam: its device, what lies behind it, what its links are like."""
+    """A terminal of the beam: its device, the networks behind it, and its links."""
 
     name: str
     device: Device
@@ -90,7 +90,7 @@ class Satlink:
         self.process.wait_until(self._answers)
 
     def request(self, cmd: str, **arguments: object) -> dict[str, Any]:
-        """Send one request, return the reply; raise `SatlinkError` when it is refused."""
+        """Send one request, return the reply; raise `SatlinkError` if it is refused."""
         line = json.dumps({"cmd": cmd, **{k: v for k, v in arguments.items() if v is not None}})
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(10)
@@ -103,15 +103,15 @@ class Satlink:
         return reply
 
     def block(self, terminal: str, *, for_s: float | None = None) -> None:
-        """Take the line of sight from a terminal, for a time or until `unblock`."""
+        """Block a terminal, for a time or until `unblock`."""
         self.request("block", terminal=terminal, for_s=for_s)
 
     def unblock(self, terminal: str) -> None:
-        """Give it back."""
+        """Unblock a terminal."""
         self.request("unblock", terminal=terminal)
 
     def schedule(self, terminal: str, blockages: Sequence[tuple[float, float]]) -> None:
-        """Replace a terminal's schedule: beginnings by `time.monotonic()`, and durations, s."""
+        """Replace a terminal's blockages: beginnings by `time.monotonic()`, and durations, s."""
         epoch_s = self.statistics()["epoch_ns"] / 1e9
         table = [{"start_s": at - epoch_s, "duration_s": length} for at, length in blockages]
         self.request("schedule", terminal=terminal, blockages=table)
@@ -119,7 +119,7 @@ class Satlink:
     def follow(self, trace: Trace) -> float:
         """Have every terminal follow a trace from now on; return now by `time.monotonic()`.
 
-        Counts begin again with it.
+        This resets the counts.
         """
         self.request("trace", trace=trace.document())
         self.request("reset-stats")
@@ -127,13 +127,13 @@ class Satlink:
         return float(self.statistics()["epoch_ns"]) / 1e9
 
     def unfollow(self) -> None:
-        """Have the links be as configured again."""
+        """Return the links to their configuration."""
         self.request("trace")
 
     def queue_ms(self, terminal: str, direction: str) -> list[tuple[float, float]]:
-        """Return how long a queue's oldest packet had waited, since counts were reset.
+        """Return the age of a queue's oldest packet over time, since the counts were reset.
 
-        Pairs of time, by `time.monotonic()`, and ms, 10 ms apart.
+        Pairs of time, by `time.monotonic()`, and age, ms; 10 ms apart.
         """
         series = self.request("queue", terminal=terminal, direction=direction)["queue"]
         samples = (us / 1000 for us, count in series["runs"] for _ in range(count))
@@ -141,15 +141,15 @@ class Satlink:
         return [(begin_s + place * step_s, waited) for place, waited in enumerate(samples)]
 
     def seed(self, seed: int) -> None:
-        """Begin the patterns of loss and jitter again, so that all subjects meet the same."""
+        """Restart the patterns of loss and jitter, so that all subjects meet the same."""
         self.request("seed", seed=seed)
 
     def set_link(self, *, direction: str | None = None, **link: object) -> None:
-        """Change keys of every terminal's links while they run."""
+        """Change keys of every terminal's links at run time."""
         self.request("set", direction=direction, link=link)
 
     def set_loss(self, probability: float, *, direction: str | None = None) -> None:
-        """Give one direction of every terminal's link, or both, another independent loss."""
+        """Set the independent loss of every terminal's link, in one direction or both."""
         model = {"model": "independent", "probability": probability}
         self.set_link(direction=direction, loss=model if probability else {"model": "none"})
 

@@ -27,7 +27,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _connect(sock: socket.socket, far: tuple[str, int]) -> None:
-    """Connect; asyncio itself looks an address up by its protocol, and knows no MPTCP."""
+    """Connect; asyncio's own `sock_connect` cannot resolve an address for MPTCP."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     error = sock.connect_ex(far)
     if error == errno.EINPROGRESS:
@@ -42,7 +42,7 @@ async def _connect(sock: socket.socket, far: tuple[str, int]) -> None:
 
 
 async def _serve(listen_port: int, far: tuple[str, int], *, mptcp: tuple[bool, bool]) -> None:
-    """Relay every connection at a port to `far`; `mptcp` is for what comes in, and goes out."""
+    """Relay every connection at a port to `far`; `mptcp` is for incoming and outgoing ones."""
 
     async def connected(near_in: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, _MPTCP if mptcp[1] else 0)

@@ -1,4 +1,4 @@
-"""A hub for many light terminals, which `swarm` plays in one process."""
+"""A hub for many light terminals, which `swarm` emulates in one process."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.testbed.process import Process, ProcessError
 from tests.testbed.programs import built
 
 HUB = f"{addresses.HUB_SAT}:{TCPCL_PORT}"
-# On a loopback interface every address of the network is local.
+# On a loopback interface, every address of its network is local.
 _TERMINAL_NETWORK = "10.64.0.1/12"
 _FIRST_TERMINAL = "10.64.1.0"
-# A terminal has eight sessions, at its own end a socket for beacons, and with streams the
-# connections of the origin.
+# A terminal has eight sessions, a beacon socket at its own end, and with streams the origin's
+# connections.
 _OPEN_FILES, _OPEN_FILES_STREAMING = 9, 20
 _OF_A_PROCESS = 1_000
 
 
 class SwarmHub:
-    """A hub on the loopback, which knows so many terminals, with certificates for all of them."""
+    """A hub on the loopback, configured for many terminals, with certificates for all of them."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class SwarmHub:
         self.node.process.wait_until(lambda: self.node.carries(0), timeout_s=60.0)
 
     def start(self, name: str, *arguments: str) -> Process:
-        """Start `swarm` with the arguments that all its commands have in common."""
+        """Start `swarm` with the arguments common to all its commands."""
         argv = [built("swarm"), *arguments, "--hub", HUB, "--pki", str(self.pki)]
         return self.bed.start(name, argv, self.bed.hub)
 
     def terminals(self, count: int, *arguments: str, name: str = "swarm") -> Process:
-        """Start light terminals; what came of them is read by `outcome`."""
+        """Start light terminals; `outcome` reads their results."""
         pid = str(self.node.process.pid)
         return self.start(name, "terminals", "--count", str(count), "--hub-pid", pid, *arguments)
 
@@ -86,7 +86,7 @@ class SwarmHub:
 
 
 def _allow_open_files(needed: int) -> None:
-    """Let this process and those that it starts open so many files."""
+    """Allow this process and its children to open so many files."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < needed:
         try:
@@ -96,7 +96,7 @@ def _allow_open_files(needed: int) -> None:
 
 
 def outcome(process: Process, *, timeout_s: float) -> dict[str, Any]:
-    """Wait for the end of light terminals; return what came of them."""
+    """Wait for the end of light terminals; return their results."""
     deadline = time.monotonic() + timeout_s
     while process.running():
         if time.monotonic() > deadline:

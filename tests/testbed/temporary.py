@@ -16,9 +16,9 @@ from tests.testbed.process import Process
 
 
 class TemporaryBed(ABC):
-    """A context manager; whatever happens inside, nothing of it remains after its end.
+    """A context manager that always removes everything at its end.
 
-    Logs go with it, unless the end is an error.
+    It keeps the logs if it ends with an error.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,7 +47,7 @@ class TemporaryBed(ABC):
 
     @abstractmethod
     def _build(self) -> None:
-        """Make what it consists of."""
+        """Make its parts."""
 
     def start(
         self,
@@ -56,7 +56,7 @@ class TemporaryBed(ABC):
         namespace: Namespace | None = None,
         env: dict[str, str] | None = None,
     ) -> Process:
-        """Start a program that ends with it."""
+        """Start a program that ends with the context."""
         process = Process(name, argv, log_dir=self.dir, namespace=namespace, env=env)
         self._stack.callback(process.stop)
         return process

@@ -56,7 +56,7 @@ def test_the_farthest_byte_of_each_seed_is_found_on_the_disk(tmp_path: Path) -> 
         segment += _record(b"\x00" * 24, kind=2)
     segment += _record(_payload(2, 0, second[:5000]))
     whole = _record(_payload(2, 5000, second[5000:9000]))
-    # What a kill has cut off is no record.
+    # A record that a kill has cut short does not count.
     (tmp_path / "0000000000000001.custody").write_bytes(segment + whole[:-3000])
     (tmp_path / "lock").touch()
     assert content_on_disk(tmp_path, [3, 4, 5]) == {

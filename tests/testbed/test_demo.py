@@ -73,7 +73,7 @@ def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
             again = next(line for line in demo.stdout if "starting it again" in line)
             assert again.startswith("hub")
         finally:
-            # As make and the shell do, both at once and more than once.
+            # Like make and the shell: both signals at once, and more than once.
             for number in (signal.SIGINT, signal.SIGTERM) * 10:
                 demo.send_signal(number)
             text += demo.stdout.read()

@@ -50,6 +50,6 @@ def test_rates_are_those_of_the_seconds_since_the_last_line() -> None:
     assert list(narrator.links(link("00:01", 9_000), _NOW_S + 1)) == []
     [told] = narrator.links(link("00:08", 2_001_000), _NOW_S + 8)
     assert "t0  2.00  Mbit/s" in told
-    # The node was killed meanwhile.
+    # The node was restarted meanwhile.
     [told] = narrator.links(link("00:16", 1_000_000), _NOW_S + 16)
     assert "t0  1.00  Mbit/s" in told

@@ -57,7 +57,7 @@ def test_the_queue_is_told_over_time(testbed: Testbed) -> None:
     testbed.satlink.unfollow()
     times = [at for at, _ in samples]
     assert times[0] == pytest.approx(began, abs=0.05)
-    # 50 packets of 1250 bytes are half a second of 1 Mbit/s.
+    # 50 packets of 1250 bytes are half a second at 1 Mbit/s.
     assert 400 < max(waited for _, waited in samples) <= 500
     assert samples[-1][1] == 0
 

@@ -42,7 +42,7 @@ def test_an_upload_whose_time_is_over_ends_with_a_reset_where_it_is_asked_for(
         sock, _ = server.accept()
         with sock:
             sock.settimeout(10)
-            # Nobody reads, so most of it waits at one end or the other.
+            # Nobody reads, so most bytes wait at one end or the other.
             sent = sending.result()
             assert (sent.error or "").startswith("TimeoutError")
             if reset:
@@ -53,7 +53,7 @@ def test_an_upload_whose_time_is_over_ends_with_a_reset_where_it_is_asked_for(
 
 
 def _received(sock: socket.socket) -> int:
-    """Return how many bytes come until the end of the connection, the request's head included."""
+    """Return how many bytes come until the connection's end, including the request's head."""
     count = 0
     while piece := sock.recv(1 << 20):
         count += len(piece)

@@ -36,14 +36,14 @@ class Terminal:
 
 
 class Testbed(TemporaryBed):
-    """The network as a context manager, of which nothing remains.
+    """The network as a context manager, which removes it at its end.
 
-    Each terminal has what the profile says for itself; with `shared`, all have it together.
+    Each terminal has the profile's links for itself; with `shared`, all terminals share them.
 
     With `wan`, a router stands between hub and origin: the link from it to the origin is
     emulated too, and shared with the terrestrial clients in the namespace `ground`.
 
-    `sysctls` are set in every namespace, over the test bed's own.
+    `sysctls` are set in every namespace, overriding the test bed's own.
     """
 
     __test__ = False
@@ -80,7 +80,7 @@ class Testbed(TemporaryBed):
         return namespace
 
     def keep(self, context: contextlib.AbstractContextManager[T]) -> T:
-        """Enter a context that is left when the test bed ends."""
+        """Enter a context; the test bed leaves it when it ends."""
         return self._stack.enter_context(context)
 
     @property
@@ -131,7 +131,7 @@ class Testbed(TemporaryBed):
         )
         _address(self.ground, "eth0", f"{addresses.GROUND}/24", f"{addresses.GROUND6}/64")
         self.ground.ip("route", "add", "default", "via", addresses.ROUTER_GROUND)
-        # The origin's address is of the hub's own network, yet it is behind the router.
+        # The origin's address is in the hub's own network, yet the origin is behind the router.
         for destination in (f"{addresses.ORIGIN}/32", "default"):
             self.hub.ip("route", "add", destination, "via", addresses.ROUTER_WAN)
         router.ip("route", "add", addresses.CLIENT_NETWORKS, "via", addresses.HUB_WAN)
@@ -175,7 +175,7 @@ class Testbed(TemporaryBed):
     ) -> Satlink:
         """Start a satlink between the hub and all terminals.
 
-        On the first hop lies the default way of plain IP; on another only what is bound to it.
+        Plain IP's default route is on the first hop; another hop carries only what is bound to it.
         """
         sat = device == _SAT_DEVICE
         hub = Device(
@@ -224,10 +224,10 @@ class Testbed(TemporaryBed):
 
 def _address(namespace: Namespace, interface: str, ipv4: str, ipv6: str) -> None:
     namespace.ip("address", "add", ipv4, "dev", interface)
-    # Without detection of duplicates, which would hold the address back for a second.
+    # Without duplicate address detection, which would delay the address by a second.
     namespace.ip("address", "add", ipv6, "dev", interface, "nodad")
 
 
 def listens(namespace: Namespace, port: int) -> bool:
-    """Tell whether a TCP port is listened on in a namespace."""
+    """Tell whether a program listens on a TCP port of a namespace."""
     return bool(namespace.run("ss", "-Hltn", f"sport = :{port}").strip())

@@ -1,4 +1,4 @@
-"""A vehicle at a terminal: its receiver at a real gpsd, and the hop cut where its road is."""
+"""A vehicle at a terminal: its receiver at a real gpsd, and blockages on covered road."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.drives.nmea_log import nmea_log
 from tests.testbed.process import Process
 from tests.testbed.topology import Terminal, Testbed
 
-# What of a node's configuration makes it read the vehicle's position.
+# The part of a node's configuration by which it reads the vehicle's position.
 POSITIONS: dict[str, object] = {"source": "gpsd"}
 _GPSD_PORT = 2947
 # gpsfake sends a sentence at a time, and an epoch has two.
 _SENTENCES_PER_S = 2
-# gpsd is up by then, so that fixes come when they say that they do.
+# By then gpsd is running, so that fixes come at their own times.
 _START_MS = 2_500
 
 
@@ -26,7 +26,7 @@ def missing() -> str | None:
 
 
 class Vehicle:
-    """Drives once: gpsd's `gpsfake` replays its log, all times moved so that it begins now."""
+    """Drives once: gpsd's `gpsfake` replays a log whose times are shifted to begin now."""
 
     def __init__(self, testbed: Testbed, terminal: Terminal, drive: Drive) -> None:
         self._testbed = testbed
@@ -34,7 +34,7 @@ class Vehicle:
         self._drive = drive
         self._shift_ms = time.time_ns() // 1_000_000 + _START_MS - drive.fixes[0].time_ms
         log = testbed.dir / f"{terminal.name}.nmea"
-        # CR LF are NMEA's; a text file's own line ends would be added to them.
+        # Written as bytes: NMEA's CR LF must not change to a text file's line ends.
         log.write_bytes("".join(nmea_log(drive.fixes, shift_ms=self._shift_ms)).encode())
         program = ["gpsfake", "-1", "-n", "-q", "-P", str(_GPSD_PORT)]
         program += ["-c", str(1 / _SENTENCES_PER_S), str(log)]
@@ -43,7 +43,7 @@ class Vehicle:
 
     @property
     def blockages_ms(self) -> list[tuple[int, int]]:
-        """Return entry and exit of each covered way, in ms since the Unix epoch."""
+        """Return entry and exit of each covered stretch, ms since the Unix epoch."""
         return [
             (stay.entry_ms + self._shift_ms, stay.exit_ms + self._shift_ms)
             for stay in self._drive.covered

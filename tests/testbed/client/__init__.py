@@ -1,1 +1,1 @@
-"""Clients that time what they get and check every byte of it."""
+"""Clients that time their transfers and check every byte."""

@@ -1,4 +1,4 @@
-"""Clients that do one exchange after the other for a time: a mix of downloads and uploads."""
+"""Clients that make one exchange after the other for a time: a mix of downloads and uploads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.testbed.namespace import Namespace
 
 _SEEDS = 16
 _SMALLEST = 100
-# What a person takes before the next page; senders have the next file ready.
+# A person's pause before the next page; senders have the next file ready.
 _THINK_S = 0.5
 _UPLOADS_OF_BROWSERS = 0.2
 _LARGEST_UPLOAD_OF_BROWSERS = 100_000
-# Of all exchanges, those that their client gives up on the way, after up to this time.
+# The part of exchanges that their client gives up, and the time after which at the latest, s.
 _GIVEN_UP, _GIVEN_UP_WITHIN_S = 0.03, 3.0
 
 
@@ -36,12 +36,12 @@ class Exchange:
     began_s: float
     ended_s: float
     error: str | None
-    # Its client had only so much patience, and no more.
+    # Its client gave it up on purpose.
     given_up: bool
 
     @property
     def took_s(self) -> float:
-        """Return how long it took, its connection included."""
+        """Return the time that it took, including the connection's set-up."""
         return self.ended_s - self.began_s
 
     def __str__(self) -> str:
@@ -53,9 +53,9 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Mix:
-    """How many clients do what, sizes being spread log-uniformly.
+    """The number of clients of each kind; sizes are log-uniform.
 
-    Browsers mostly download, send a little, and think between; senders upload all the time.
+    Browsers mostly download, upload a little, and pause between; senders upload all the time.
     """
 
     browsers: int
@@ -75,7 +75,7 @@ class ClosedLoop:
         seed: int,
         until_s: float,
     ) -> None:
-        """Begin; what is not over at `until_s`, of `time.monotonic()`, has failed."""
+        """Begin; exchanges still running at `until_s`, of `time.monotonic()`, have failed."""
         self._namespace = namespace
         self._routes = routes
         self._mix = mix
@@ -95,7 +95,7 @@ class ClosedLoop:
             thread.start()
 
     def finish(self) -> list[Exchange]:
-        """Begin no more exchanges, wait for those that run, and return all there have been."""
+        """Begin no more exchanges, wait for the running ones, and return all."""
         self._over.set()
         for thread in self._threads:
             thread.join()
@@ -114,7 +114,7 @@ class ClosedLoop:
             largest = min(largest, _LARGEST_UPLOAD_OF_BROWSERS)
         size = round(math.exp(random_.uniform(math.log(_SMALLEST), math.log(largest))))
         route = random_.choice(self._routes)
-        # A request that a proxy forwards is a message of HTTP, with no direction to end alone.
+        # A request that a proxy forwards is an HTTP message: its direction cannot end alone.
         half_close = random_.random() < 0.5 and route.kind != "forward"
         patience_s = math.inf
         if random_.random() < _GIVEN_UP:

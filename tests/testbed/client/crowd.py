@@ -11,8 +11,8 @@ from tests.testbed.client.route import bracketed, reset_when_closed
 from tests.testbed.content import Verifier, block_body
 from tests.testbed.namespace import Namespace
 
-# Clients next to each other have different content. There are no more seeds than either end
-# keeps: to make content anew for every client would take longer than to carry it.
+# Neighbouring clients have different content. There are only as many seeds as either end caches:
+# making new content for every client would take longer than carrying it.
 _SEEDS = 16
 
 
@@ -40,8 +40,8 @@ def crowd(
 ) -> list[float | None]:
     """Fetch `size` bytes by each of `clients` connections that all begin now.
 
-    Return each one's time to its last byte, None where the deadline or an error came first;
-    those are reset.
+    Return each one's time to its last byte, None if the deadline or an error came first; those
+    connections are reset.
     `via` is an HTTP forward proxy or a plain relay to the origin that takes the same request.
     """
     for seed in range(_SEEDS):
@@ -92,7 +92,7 @@ def _ask(member: _Member, index: int, host: str, port: int) -> None:
 
 
 def _receive(member: _Member, buffer: memoryview) -> bool:
-    """Take what has come; return True at the end of the connection."""
+    """Receive the available bytes; return True at the end of the connection."""
     try:
         count = member.sock.recv_into(buffer)
     except OSError:

@@ -1,4 +1,4 @@
-"""Downloads that only count: what the client itself costs must not be what is measured."""
+"""Downloads that only count, so that the client's own cost does not limit the measurement."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def drain_bps(
     size: int,
     deadline_s: float,
 ) -> float:
-    """Download `size` bytes on each of `streams` connections at once; return the sum's bit/s.
+    """Download `size` bytes on each of `streams` connections at once; return the total bit/s.
 
-    The bytes are thrown away inside the kernel (`MSG_TRUNC`); their number must be right.
+    The kernel discards the bytes (`MSG_TRUNC`); their number must be right.
     """
     buffer = bytearray(_CHUNK_BYTES)
     received = 0

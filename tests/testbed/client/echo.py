@@ -1,4 +1,4 @@
-"""Small messages sent at a steady pace and awaited back, timed each."""
+"""Small messages sent at a steady pace; the time of each echo is measured."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.testbed.client.route import receive_exactly
 def echo_times(
     sock: socket.socket, *, count: int, interval_s: float, size: int = 64, timeout_s: float = 30.0
 ) -> list[float]:
-    """Send `count` messages of `size` bytes, one each `interval_s`, whatever has come back.
+    """Send `count` messages of `size` bytes, one each `interval_s`, without waiting for echoes.
 
-    Return the seconds until each came back, whole and unchanged.
+    Return the seconds until each came back, complete and unchanged.
     """
     sock.settimeout(timeout_s)
     sent: list[float] = []

@@ -1,4 +1,4 @@
-"""A connection of HTTP/2 over TLS (RFC 9113), over which a client fetches one thing at a time."""
+"""An HTTP/2 connection over TLS (RFC 9113), over which a client fetches one object at a time."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.testbed.client.transfer import Transfer
 from tests.testbed.content import Verifier
 
 _READ_BYTES = 256 << 10
-# So large that no window holds an answer up: the hop is what is measured.
+# So large that no window delays an answer: only the hop is measured.
 _WINDOW_BYTES = 64 << 20
 
 
 class Http2Connection:
-    """One connection to an origin of the test bed, for the name that its ClientHello tells."""
+    """One connection to an origin of the test bed, for the name in its ClientHello."""
 
     def __init__(self, plain: socket.socket, name: str) -> None:
-        """Take a connection to the origin, and shake hands by the time that it has."""
+        """Take a connection to the origin, and shake hands within its timeout."""
         self._name = name
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # The origin's certificate is its own; what it sends is checked byte for byte.
+        # The origin's certificate is self-signed; its content is checked byte for byte instead.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         context.set_alpn_protocols(["h2"])
@@ -58,7 +58,7 @@ class Http2Connection:
     def download(self, size: int, seed: int, deadline_s: float) -> Transfer:
         """Fetch `size` bytes of the seed's content and check them; times count from the request.
 
-        One that is broken or late is returned with the reason; the connection is of no use then.
+        A broken or late transfer is returned with the reason; the connection is then unusable.
         """
         transfer, began = Transfer(size), time.monotonic()
         try:

@@ -1,4 +1,5 @@
-"""HTTP/1.1 messages on a socket, with what libraries hide: interim responses, trailers, the end."""
+"""HTTP/1.1 messages on a socket, with details that libraries hide: interim responses, trailers,
+the end."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ Fields = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Request:
-    """A request; its body is framed by the fields that are given, or by none."""
+    """A request; only the given fields frame its body."""
 
     method: str
     path: str
@@ -28,14 +29,14 @@ class Request:
 
 @dataclass
 class Response:
-    """A response; the names of fields are in lower case, and the body is without its chunks."""
+    """A response; field names are in lower case, and the body is without chunk framing."""
 
     status: int
     reason: str
     fields: list[tuple[str, str]]
     body: bytes = b""
     trailers: list[tuple[str, str]] = field(default_factory=list)
-    # The status of each interim response before it.
+    # The statuses of the interim responses before it.
     interim: list[int] = field(default_factory=list)
 
     def values(self, name: str) -> list[str]:
@@ -44,7 +45,7 @@ class Response:
 
 
 class Reader:
-    """Reads what comes on a connection, message by message."""
+    """Reads a connection message by message."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._file = sock.makefile("rb")

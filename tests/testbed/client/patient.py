@@ -1,4 +1,4 @@
-"""Many long downloads during disruptions: which of them survive, and how long they wait."""
+"""Many long downloads during disruptions: how many survive, and how long they wait."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Member:
 
 
 class PatientCrowd:
-    """Downloads of `size` bytes each, begun together and watched for as long as one likes."""
+    """Downloads of `size` bytes each, begun together, and watched for any time."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class PatientCrowd:
         port: int,
         via: Sequence[tuple[str, int]],
     ) -> None:
-        """Connect all of them, in turn to each of `via`.
+        """Connect all of them, in turn through each of `via`.
 
-        That are HTTP forward proxies, or plain relays to the origin.
+        These are HTTP forward proxies, or plain relays to the origin.
         """
         self.size = size
         self._longest_gap_s = 0.0
@@ -58,7 +58,7 @@ class PatientCrowd:
                 sock = socket.socket(family, socket.SOCK_STREAM)
                 sock.setblocking(False)
                 sock.connect_ex(address)
-                # Neighbours by the same way differ, too.
+                # Neighbours on the same way have different content, too.
                 seed = index // len(via) % _SEEDS
                 target = f"http://{authority}/bytes/{size}?seed={seed}{query}"
                 request = f"GET {target} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode()
@@ -67,7 +67,7 @@ class PatientCrowd:
                 self._selector.register(sock, selectors.EVENT_WRITE, member)
 
     def watch(self, seconds: float) -> None:
-        """Take what comes for a time."""
+        """Receive for a time."""
         end = time.monotonic() + seconds
         buffer = memoryview(bytearray(1 << 18))
         while (left := end - time.monotonic()) > 0:
@@ -77,7 +77,7 @@ class PatientCrowd:
                 self._serve(key.data, buffer)
 
     def fresh(self, since: float) -> int:
-        """Return how many have had bytes since a time, or all of theirs."""
+        """Return how many have received bytes since a time, or are complete."""
         return sum(
             member.error is None
             and (member.fresh_s >= since or member.verifier.offset >= self.size)
@@ -85,13 +85,13 @@ class PatientCrowd:
         )
 
     def complete(self) -> int:
-        """Return how many have had all their bytes, and those right."""
+        """Return how many have received all bytes correctly."""
         return sum(
             member.error is None and member.verifier.offset >= self.size for member in self._members
         )
 
     def wrong(self) -> int:
-        """Return how many had bytes lost, changed or doubled."""
+        """Return how many had bytes lost, changed or duplicated."""
         return sum(member.error == ContentError.__name__ for member in self._members)
 
     def take_longest_gap(self) -> float:
@@ -100,7 +100,7 @@ class PatientCrowd:
         return longest
 
     def errors(self) -> dict[str, int]:
-        """Return how often each kind of end came too early."""
+        """Return the number of premature ends, by kind."""
         kinds: dict[str, int] = {}
         for member in self._members:
             if member.error:
@@ -108,7 +108,7 @@ class PatientCrowd:
         return kinds
 
     def close(self) -> None:
-        """End all that still live."""
+        """End all that still run."""
         for member in self._members:
             member.sock.close()
         self._selector.close()

@@ -1,4 +1,4 @@
-"""How a client reaches an origin: by itself, or through one of a node's proxies."""
+"""How a client reaches an origin: directly, or through one of a node's proxies."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ class Route:
         return sock
 
     def opening(self, host: str, port: int) -> bytes:
-        """Return all that a client says to the proxy, if it does not wait for its answers."""
+        """Return all bytes that a client sends to the proxy if it does not wait for answers."""
         if self.kind == "socks5":
             return b"\x05\x01\x00" + _socks5_request(host, port)
         assert self.kind == "connect"
         return _connect_request(host, port)
 
     def opened(self, answers: bytes) -> bool:
-        """Tell whether these are the proxy's whole answers to `opening`, all of them good.
+        """Tell whether these are all of the proxy's answers to `opening`.
 
-        Raise `ProxyError` where they are not good.
+        Raise `ProxyError` if one of them is a refusal.
         """
         if self.kind == "socks5":
             if answers[:2] not in (b"", b"\x05", b"\x05\x00") or answers[3:4] not in (b"", b"\0"):
@@ -79,21 +79,21 @@ DIRECT = Route()
 
 
 def reset_when_closed(sock: socket.socket) -> None:
-    """Have a connection reset when it is closed: what is not sent by then is dropped.
+    """Have a connection reset when it is closed, which drops its unsent bytes.
 
-    Closed in the ordinary way, it would go on until all of that is delivered.
+    An ordinary close would go on until they are delivered.
     """
     # `struct linger` with a time of zero (socket(7)).
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it stands in a URL."""
+    """Return a host in its form for URLs."""
     return f"[{host}]" if ":" in host else host
 
 
 def receive_exactly(sock: socket.socket, count: int) -> bytes:
-    """Receive `count` bytes; raise if the peer ends before."""
+    """Receive `count` bytes; raise if the peer ends the connection before."""
     data = b""
     while len(data) < count:
         piece = sock.recv(count - len(data))

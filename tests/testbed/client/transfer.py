@@ -15,13 +15,13 @@ from tests.testbed.client.route import DIRECT, Route, bracketed, receive_head, r
 from tests.testbed.content import Verifier, pieces
 from tests.testbed.namespace import Namespace
 
-# Closer points would make a 1 GB transfer's curve larger than its report.
+# With closer points, the curve of 1 GB would be larger than its report.
 _CURVE_STEP_S = 0.02
 
 
 @dataclass
 class Transfer:
-    """What a transfer did; all times count from the beginning of its connection."""
+    """The result of a transfer; all times count from the beginning of its connection."""
 
     size: int
     bytes: int = 0
@@ -29,12 +29,12 @@ class Transfer:
     first_byte_s: float | None = None
     last_byte_s: float | None = None
     error: str | None = None
-    # Pairs of time and bytes until then.
+    # Pairs: a time, and the bytes until then.
     curve: list[tuple[float, int]] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
-        """Tell whether every byte came, and was right."""
+        """Tell whether every byte came, and correctly."""
         return self.last_byte_s is not None
 
     def bytes_at(self, seconds: float) -> int:
@@ -52,7 +52,7 @@ class _Clock:
         return time.monotonic() - self._start
 
     def left(self) -> float:
-        """Return the time left; raise when it is over, or when the run is to stop."""
+        """Return the time left; raise if there is none, or if the run is to stop."""
         left = self._deadline_s - self.now()
         if left <= 0 or (self._stop and self._stop.is_set()):
             raise TimeoutError("the run's time is over")
@@ -75,10 +75,10 @@ def download(
 ) -> Transfer:
     """Fetch `size` bytes of the seed's content on a new connection and check them.
 
-    A broken or late transfer is returned with what came and the reason; wrong bytes raise.
-    `stop` ends it with the next bytes that come. With `half_close`, the client's direction ends
-    behind the request, and the origin's has to end in order behind the answer. With `reset`, one
-    that is broken or late resets its connection, so that nothing of it goes on behind it.
+    A broken or late transfer is returned with its bytes and the reason; wrong bytes raise.
+    `stop` ends it when the next bytes come. With `half_close`, the client's direction ends after
+    the request, and the origin's must end in order after the answer. With `reset`, a broken or
+    late transfer resets its connection, so that none of it goes on afterwards.
     """
     transfer, clock = Transfer(size), _Clock(deadline_s, stop)
     try:
@@ -111,12 +111,11 @@ def upload(
     half_close: bool = False,
     reset: bool = False,
 ) -> Transfer:
-    """Send `size` bytes; the last byte's time is that of the origin's answer.
+    """Send `size` bytes; the origin's answer counts as the time of the last byte.
 
-    The origin's hash must be that of what was sent. With `half_close`, the client's direction
-    ends behind its last byte, and the origin's has to end in order behind the answer. With
-    `reset`, a broken or late upload resets its connection: what was handed in and not yet sent
-    is dropped.
+    The origin's hash must match the bytes sent. With `half_close`, the client's direction ends
+    after its last byte, and the origin's must end in order after the answer. With `reset`, a
+    broken or late upload resets its connection, which drops bytes that are not sent yet.
     """
     transfer, clock = Transfer(size), _Clock(deadline_s)
     digest = hashlib.sha256()
@@ -169,7 +168,7 @@ def request(
     timeout_s: float = 30.0,
     fields: str = "",
 ) -> tuple[int, bytes]:
-    """Fetch a small page; return its status and body. `fields` are more lines of the request."""
+    """Fetch a small page; return its status and body. `fields` are added to the request."""
     with route.connect(namespace, host, port, timeout_s=timeout_s) as sock:
         sock.sendall(_head("GET", route.target(host, port, path), host, port, fields))
         head = receive_head(sock)
@@ -228,7 +227,7 @@ def _note(transfer: Transfer, now: float) -> None:
 
 
 def _receive_body(sock: socket.socket, head: bytes) -> bytes:
-    """Receive a body of known length, or to the end of the connection."""
+    """Receive a body to its known length, or to the end of the connection."""
     body, length = b"", None
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")

@@ -1,1 +1,1 @@
-"""Origin servers of known content and known faults."""
+"""Origin servers with known content and known faults."""

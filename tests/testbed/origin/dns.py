@@ -1,4 +1,4 @@
-"""A small DNS server over UDP (RFC 1035): a few names, the error for others, or silence."""
+"""A small DNS server over UDP (RFC 1035): a few names, an error for others, or silence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TTL_S = 60
 # An answer's name, as a pointer to the question behind the 12 octets of the header.
 _QUESTION_NAME = b"\xc0\x0c"
 
-# What names resolve to; a name under `SILENT` is never answered.
+# The known names; a name under `SILENT` is never answered.
 ZONE = {
     "origin.test": [addresses.ORIGIN, addresses.ORIGIN6],
     "ipv4.origin.test": [addresses.ORIGIN],
@@ -35,18 +35,18 @@ class Dns(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        # Python 3.11's own is no subclass of it.
+        # Python 3.11's own transport is no subclass of `DatagramTransport`.
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Answer a query, if its name is one that is answered."""
+        """Answer a query, unless its name is silent."""
         answer = reply(data)
         if answer:
             self._transport.sendto(answer, addr)
 
 
 def reply(query: bytes) -> bytes | None:
-    """Return the answer to a query of one question; None where there is none."""
+    """Return the answer to a query with one question; None for silence."""
     try:
         number, flags = struct.unpack_from(">HH", query)
         name, end = _name(query, 12)

@@ -24,7 +24,7 @@ _PACED_BYTES = 16 << 10
 
 @dataclass(frozen=True)
 class Request:
-    """The head of a request, and the address that it came from or is said to come from."""
+    """The head of a request, and the source address, real or by the PROXY header."""
 
     method: str
     path: str
@@ -37,17 +37,17 @@ class Request:
         return next((value for key, value in self.headers if key.lower() == name), None)
 
     def number(self, name: str, default: int) -> int:
-        """Return a whole number of the query."""
+        """Return an integer from the query."""
         return int(self.query.get(name, default))
 
 
 class _Reader(asyncio.StreamReader):
-    """Gives all that came before a reset, as the kernel does; asyncio's own drops it."""
+    """Delivers all bytes that came before a reset, as the kernel does; asyncio's own drops them."""
 
     broken: Exception | None = None
 
     def set_exception(self, exc: Exception) -> None:
-        """Take the error for an end whose reason is told behind the bytes."""
+        """Treat the error as an end, and report its reason after the bytes."""
         self.broken = exc
         self.feed_eof()
 
@@ -58,7 +58,7 @@ class HttpOrigin:
     def __init__(self) -> None:
         self._files: dict[int, BinaryIO] = {}
         self._receipts = Receipts()
-        # Connections by which a request comes in, and the name that its query gives it.
+        # Connections with an incoming request, and the name in its query.
         self._arriving: dict[asyncio.StreamWriter, str | None] = {}
 
     async def serve(self, port: int, *, proxy_protocol: bool = False) -> asyncio.Server:
@@ -107,7 +107,7 @@ class HttpOrigin:
         kind, argument = parts[0], parts[1] if len(parts) > 1 else ""
         started = time.monotonic()
         if kind == "early":
-            # An answer before the request's body has come: some servers refuse uploads so.
+            # Answer before the request's body has come: some servers refuse uploads like this.
             _send_json(writer, {"early": True}, status=413, close=True)
             return
         if request.header("expect") == "100-continue":
@@ -140,7 +140,7 @@ class HttpOrigin:
         elif kind == "receipts":
             _send_json(writer, self._receipts.document(argument))
         elif kind == "break":
-            # The rest of an upload that its client has given up is not needed.
+            # The client has given up this upload: its rest is not needed.
             broken = [other for other, name in self._arriving.items() if name == argument]
             for other in broken:
                 _reset(other)
@@ -153,9 +153,9 @@ class HttpOrigin:
             _send_json(writer, {"error": f"no such path: {request.path}"}, status=404)
 
     def _receiving(self, request: Request) -> Receiving | None:
-        """Keep account of a request that has a `name`, its body being the `seed`'s content.
+        """Keep a receipt of a request with a `name`, whose body is the `seed`'s content.
 
-        With `arrivals=1`, of when its bytes come, too.
+        With `arrivals=1`, the receipt also has the times of the bytes.
         """
         name = request.query.get("name")
         if name is None:
@@ -171,14 +171,14 @@ class HttpOrigin:
     async def _send_content(
         self, request: Request, size: int, writer: asyncio.StreamWriter
     ) -> None:
-        """Send `size` bytes: with their length, or `chunked=1`; at most `rate_bps` if given.
+        """Send `size` bytes: with their length, or `chunked=1`; at most at `rate_bps`, if given.
 
-        That goes in ten pieces a second or fewer, or in pieces of `piece_bytes`. With
+        At a rate, it sends ten pieces a second or fewer, or pieces of `piece_bytes`. With
         `send_timeout_s`, a client that takes nothing for so long is disconnected.
         """
         seed, chunked = request.number("seed", 1), request.number("chunked", 0)
         rate_bps = request.number("rate_bps", 0)
-        # Ten pieces a second, or fewer: a thousand slow ones must not keep a core busy.
+        # Ten pieces a second, or fewer: a thousand slow downloads must not keep a core busy.
         paced_step = request.number("piece_bytes", max(rate_bps // 80, _PACED_BYTES))
         send_timeout_s = request.number("send_timeout_s", 0) or None
         how = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
@@ -193,7 +193,7 @@ class HttpOrigin:
         while offset < size:
             count = min(size - offset, step, BLOCK_BYTES - offset % BLOCK_BYTES)
             if send_timeout_s:
-                # So small that it waits for one turn of the socket, as a server's write does.
+                # So small that a piece waits for the socket only once, like a server's write.
                 count = min(count, _TIMED_BYTES)
             if chunked:
                 writer.write(b"%x\r\n" % count)
@@ -217,7 +217,7 @@ class HttpOrigin:
     async def _send_piece(
         self, seed: int, offset: int, count: int, writer: asyncio.StreamWriter
     ) -> None:
-        """Send bytes that lie within one block, from memory that only the kernel touches."""
+        """Send bytes within one block by `sendfile`, so that this process does not copy them."""
         index, at = divmod(offset, BLOCK_BYTES)
         header = block_header(index)[at : at + count]
         if header:
@@ -230,7 +230,7 @@ class HttpOrigin:
     async def _send_then_reset(
         self, request: Request, size: int, writer: asyncio.StreamWriter
     ) -> None:
-        """Promise `size` bytes, send `after` of them, and reset the connection."""
+        """Announce `size` bytes, send `after` of them, and reset the connection."""
         seed, after = request.number("seed", 1), request.number("after", 0)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
         offset = 0
@@ -274,7 +274,7 @@ def _parse_head(head: bytes, peer: str) -> Request:
 async def _read_body(
     request: Request, reader: _Reader, receiving: Receiving | None
 ) -> tuple[int, str]:
-    """Read the body, return its length and SHA-256; `receiving` is told of all that comes."""
+    """Read the body, return its length and SHA-256; `receiving` gets all bytes."""
     digest, size = hashlib.sha256(), 0
 
     async def take(count: int) -> None:

@@ -1,7 +1,7 @@
 """`python -m tests.testbed.origin.http2 PORT`: content by HTTP/2 over TLS 1.3 (RFC 9113).
 
-A request is `GET /bytes/SIZE?seed=SEED`, for any name. Its certificate is made at the start, and
-signed by nobody else.
+A request is `GET /bytes/SIZE?seed=SEED`, for any name. The certificate is self-signed, made at the
+start.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _VALID = datetime.timedelta(days=1)
 
 
 class _Connection:
-    """One client's connection; its answers go on beside each other."""
+    """One client's connection; it sends answers concurrently."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._http = H2Connection(H2Configuration(client_side=False, header_encoding=None))
-        # Set, and made anew, whenever a client's window has grown.
+        # Set and replaced whenever a client's window has grown.
         self._window = asyncio.Event()
         self._answers: dict[int, asyncio.Task[None]] = {}
 
@@ -120,7 +120,7 @@ async def serve(port: int) -> asyncio.Server:
 
 
 def _context() -> ssl.SSLContext:
-    """Return what an origin of any name has for TLS."""
+    """Return the TLS context of an origin with any name."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "origin.test")])
     now = datetime.datetime.now(datetime.UTC)

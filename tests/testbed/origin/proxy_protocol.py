@@ -9,7 +9,7 @@ _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
 async def read_source(reader: asyncio.StreamReader) -> str:
-    """Read the header and return the source address and port that it tells."""
+    """Read the header and return its source address and port."""
     head = await reader.readexactly(16)
     if head[:12] != _SIGNATURE or head[12] >> 4 != 2:
         raise ConnectionError(f"no PROXY v2 header but {head.hex()}")

@@ -1,4 +1,4 @@
-"""What an origin got of the requests that have a name: every byte checked, every end kept."""
+"""An origin's receipts of requests with a name: every byte checked, every end noted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal
 
 from tests.testbed.content import ContentError, Verifier
 
-# Closer ones are taken together.
+# Closer arrivals are merged.
 _ARRIVALS_STEP_S = 0.002
-# open: it may go on; whole: all that was announced has come; end, reset: it broke off.
+# open: it may continue; whole: all announced bytes have come; end, reset: it broke off.
 Ending = Literal["open", "whole", "end", "reset"]
 
 
@@ -23,13 +23,13 @@ class Receipt:
     bytes: int = 0
     wrong: str | None = None
     ending: Ending = "open"
-    # Where they are asked for: pairs of `time.monotonic()` and bytes until then.
+    # If requested: pairs of `time.monotonic()` and the bytes until then.
     arrivals: list[tuple[float, int]] | None = None
 
 
 @dataclass
 class Receipts:
-    """All of them, by the names that the requests' queries have."""
+    """All receipts, by the names in the requests' queries."""
 
     by_name: dict[str, list[Receipt]] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class Receipts:
         return Receiving(receipt, Verifier(seed))
 
     def document(self, name: str) -> list[dict[str, object]]:
-        """Return a name's arrivals in their order."""
+        """Return a name's receipts in order."""
         return [dataclasses.asdict(receipt) for receipt in self.by_name.get(name, [])]
 
 
@@ -54,7 +54,7 @@ class Receiving:
     _verifier: Verifier
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes in."""
+        """Take in the next bytes."""
         self.receipt.bytes += len(data)
         arrivals, now = self.receipt.arrivals, time.monotonic()
         if arrivals is not None and (not arrivals or now - arrivals[-1][0] >= _ARRIVALS_STEP_S):
@@ -66,6 +66,6 @@ class Receiving:
                 self.receipt.wrong = str(error)
 
     def ends(self, ending: Ending) -> None:
-        """Note how it ended; the first word counts."""
+        """Note how it ended; only the first call counts."""
         if self.receipt.ending == "open":
             self.receipt.ending = ending

@@ -9,7 +9,7 @@ from tests.testbed.client.route import reset_when_closed
 
 
 class Echo(asyncio.Protocol):
-    """Sends back what it gets; holds back its peer when that one does not read."""
+    """Sends back all bytes; stops reading while its peer does not read."""
 
     _transport: asyncio.Transport
 
@@ -19,11 +19,11 @@ class Echo(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Return the bytes at once."""
+        """Send the bytes back at once."""
         self._transport.write(data)
 
     def eof_received(self) -> bool:
-        """Let the transport send what it has, then its own end."""
+        """Let the transport send its remaining bytes, then the end."""
         return False
 
     def pause_writing(self) -> None:
