@@ -5,8 +5,8 @@ SHELL := /bin/bash
 .PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint lint-rust lint-others format bench fuzz fuzz-build corpus mutants interop explore site lock clean
 
 PYTHON := .venv/bin/python
-# Containers often set it. Without compiled files each of the many processes that the tests start
-# compiles what it imports anew: 15 s of processor time for pytest's alone.
+# Containers often set it. Without compiled files, each of the many processes that the tests start
+# compiles its imports again: 15 s of processor time for pytest's processes alone.
 unexport PYTHONDONTWRITEBYTECODE
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SKIPPED := $(abspath $(TARGET))/skipped.txt
@@ -16,19 +16,19 @@ export UNDERPASS_BIN ?= $(abspath $(TARGET))/release
 
 # Arguments of `make bench`: tests/benchmarks/README.md.
 ARGS ?= run
-# So many test beds at once: their tests wait for most of the time. A module that is long begins
-# early (tests/order.py), whatever the number of its tests.
+# How many test beds run at once: their tests wait most of the time. Long modules start early
+# (tests/order.py), whatever the number of their tests.
 TEST_BEDS ?= 5
 ON_TEST_BEDS := testbed or node or swarm or console
-# Seconds that each fuzz target runs.
+# How long each fuzz target runs, s.
 FUZZ_SECONDS ?= 5
 
 # $(call timed,what,command): runs the command and says how long it took. No comma in `what`.
 timed = @printf '== %s\n' "$(1)"; start=$$SECONDS; $(2) && printf '== done in %d s: %s\n' $$((SECONDS - start)) "$(1)"
 
-# $(call some,how many at once,which): runs pytest; PYTEST_ADDOPTS may have chosen none of these tests (5).
-# Tests that wait for programs share the machine with others: what fails (1) runs once more, alone, and
-# is told as unsteady if it then passes.
+# $(call some,how many at once,which): runs pytest; PYTEST_ADDOPTS may leave no tests to run (5).
+# Tests that wait for programs share the machine with others: failed tests (1) run once more, alone,
+# and are reported as unsteady if they then pass.
 some = { $(PYTHON) -m pytest --cache-clear $(1) $(2) || { code=$$?; [ $$code -eq 5 ] || { [ $$code -eq 1 ] && \
     echo '== what failed, once more and alone' && $(PYTHON) -m pytest --last-failed -x -v $(2) && \
     echo '== UNSTEADY: the tests just named failed beside others, and passed alone'; }; }; }
@@ -56,7 +56,7 @@ help:
 setup:
 	@.ci/setup
 
-# The console, into the package of the control service; again only when its sources have changed.
+# Builds the console into the control service's package, again only when its sources have changed.
 CONSOLE := control-api/underpass_control/console/index.html
 CONSOLE_SOURCES := $(shell find console -name node_modules -prune -o -type f -print)
 
@@ -74,14 +74,14 @@ demo: build
 
 test: test-rust test-console test-python skipped
 
-# No documentation holds an example to run, and clippy compiles the programs in examples/: without
-# both, rustdoc need not run over each of the libraries, and nothing is linked that no test starts.
+# The documentation has no examples to run, and clippy compiles the programs in examples/. Without
+# both, rustdoc need not run over each library, and no program is linked that no test starts.
 test-rust: setup
 	$(call timed,Rust tests (first time: some minutes to compile),rm -f $(SKIPPED) && \
 	    UNDERPASS_SKIPPED=$(SKIPPED) cargo test --locked --workspace --lib --bins --tests)
 	@$(MAKE) --no-print-directory skipped
 
-# What could not run here and why, of the last Rust tests; pytest tells its own.
+# Shows which of the last Rust tests could not run here, and why; pytest reports its own.
 skipped:
 	@if [ -s $(SKIPPED) ]; then printf '== Rust tests, or parts of them, that could not run here:\n'; sort -u $(SKIPPED); \
 	    else echo '== no Rust test was skipped'; fi
@@ -133,7 +133,7 @@ bench: build
 	@.ci/setup --bench
 	@PYTHONPATH=control-api $(PYTHON) -m tests.benchmarks $(ARGS)
 
-# Stable Rust cannot link the sanitizers; coverage guidance alone works with it.
+# Stable Rust cannot link the sanitizers; coverage guidance works without them.
 CARGO_FUZZ := ../../.tools/bin/cargo-fuzz fuzz
 FUZZ_BUILD := --fuzz-dir . --sanitizer none
 
@@ -141,7 +141,7 @@ fuzz-build: setup
 	@.ci/setup --fuzz
 	$(call timed,building the fuzz targets,cd tests/fuzz && $(CARGO_FUZZ) build $(FUZZ_BUILD))
 
-# Each target has one thread: as many run at once as there are cores; each is told when it ends.
+# Each target has one thread, so one runs per core; each is reported at its end.
 fuzz: fuzz-build
 	@$(PYTHON) tests/fuzz/inputs.py tests/fuzz/corpus
 	$(call timed,fuzzing each target for $(FUZZ_SECONDS) s,\
@@ -150,7 +150,7 @@ fuzz: fuzz-build
 	            -rss_limit_mb=512 -verbosity=0 -print_final_stats=1 2>&1); code=$$?; \
 	        printf -- "-- %s\n%s\n" "$$0" "$$told"; ((code == 0))')
 
-# What the corpora reach, in the fewest inputs, into the repository: after a long `make fuzz`.
+# After a long `make fuzz`: stores the fewest inputs with the corpora's coverage in the repository.
 corpus: setup
 	@.ci/setup --fuzz
 	$(call timed,keeping the corpora,cd tests/fuzz && \

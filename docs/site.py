@@ -1,4 +1,4 @@
-"""The site's hooks: links to what is outside of docs/ lead to copies in the site."""
+"""The site's hooks: links to files outside of docs/ lead to copies in the site."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-# Where in the site the files of other folders are.
+# The site's folder for files of other folders.
 _ELSEWHERE = "repository"
 _LINK = re.compile(r"(\]\(\s*<?)([^)<>\s#]+)((?:#[^)<>\s]*)?>?(?:\s+\"[^\"]*\")?\s*\))")
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:")
@@ -22,7 +22,7 @@ _FENCED = re.compile(r"(^```.*?^```\s*$)", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add what the pages link to, and what those pages do."""
+    """Add the files that the pages link to, and those that these link to in turn."""
     waiting = [file.src_uri for file in files.documentation_pages()]
     while waiting:
         here = _repository_path(waiting.pop())
@@ -35,14 +35,14 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
                 file = File.generated(config, uri, content=_text(path))
             else:
                 file = File.generated(config, uri, abs_src_path=str(ROOT / path))
-            # Such pages are reached by links and not by the menu.
+            # Readers reach such pages by links, not by the menu.
             file.inclusion = InclusionLevel.NOT_IN_NAV
             files.append(file)
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Have links lead to where their targets are in the site."""
+    """Rewrite links to their targets' places in the site."""
     here = _repository_path(page.file.src_uri)
 
     def moved(match: re.Match[str]) -> str:
@@ -69,7 +69,7 @@ def _target(here: str, link: str) -> str:
 
 
 def _text(path: str) -> str:
-    """Return a page's text; that of a folder without one lists its files."""
+    """Return a page's text; for a folder without a README, a list of its files."""
     if (ROOT / path).exists():
         return (ROOT / path).read_text()
     folder = posixpath.dirname(path)
