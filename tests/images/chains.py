@@ -23,7 +23,7 @@ from tests.testbed import programs
 
 _ROOT = Path(__file__).parents[2]
 TENANTS = ("north", "south")
-# The beam, and what each tenant's hub and shaper keep to.
+# The beam's rate, and the rates to which each tenant's hub and shaper keep.
 BEAM_BPS, SHARE_BPS, RETURN_BPS = 8_000_000, 3_500_000, 800_000
 _DELAY_MS = 100
 ORIGIN = "10.35.0.10"
@@ -31,7 +31,7 @@ _USER = 10001
 
 
 def subnet(kind: str, tenant: str) -> str:
-    """Return the /24 of an attachment of a tenant, without its last part."""
+    """Return the first three bytes of the /24 of a tenant's attachment."""
     return f"10.{32 + ('lan', 'modem', 'dish').index(kind)}.{TENANTS.index(tenant) + 1}"
 
 
@@ -77,7 +77,7 @@ def slices(tenant: str) -> dict[str, dict[str, Any]]:
 
 @dataclass
 class Chains:
-    """What runs."""
+    """The running system."""
 
     folder: Path
     environment: Mapping[str, str]
@@ -85,7 +85,7 @@ class Chains:
     token: str = ""
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a program, which has to succeed."""
+        """Run a program, which must succeed unless `check` is false."""
         done = subprocess.run(
             command,
             cwd=_ROOT,
@@ -103,7 +103,7 @@ class Chains:
         return self.run("docker", *arguments).stdout.strip()
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """Ask the control service as an operator of the whole."""
+        """Make a request to the control service as an operator of the whole system."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             method=method,
@@ -118,7 +118,7 @@ class Chains:
         return json.loads(text) if text else None
 
     def state(self, name: str) -> str:
-        """Return a slice's state, with the reason why it is not running."""
+        """Return a slice's state, with the reason if it is not running."""
         found = self.call("GET", f"/v1/slices/{name}")
         unwell = [one for one in found["containers"] if one["health"] != "healthy"]
         return str(found["state"]) + (f": {found.get('detail')} {unwell}" if unwell else "")
@@ -145,14 +145,14 @@ class Chains:
         )
 
     def satlink(self, *arguments: str) -> Any:
-        """Ask the emulated beam."""
+        """Make a request to the emulated beam."""
         socket = str(self.folder / "satlink.sock")
         told = self.run(programs.built("satlink"), "ctl", "--socket", socket, *arguments)
         return json.loads(told.stdout)
 
 
 def until(holds: Callable[[], bool], what: Callable[[], object], within_s: float = 300) -> None:
-    """Wait for something that a slow machine needs minutes for; `what` says how it is instead."""
+    """Wait for a condition that may take minutes on a slow machine; `what` describes a failure."""
     end = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < end, f"it has not come about: {what()}"
@@ -194,7 +194,7 @@ def _terminated(chains: Chains, name: str) -> None:
 
 
 def _networks(chains: Chains, stack: ExitStack) -> None:
-    """Make what the operator of a host makes: attachments, the dish's router, an origin."""
+    """Make the operator's part of a host: attachments, the dish's router, an origin."""
 
     def network(name: str, block: str) -> None:
         chains.docker("network", "create", "--subnet", f"{block}.0/24", name)
@@ -219,7 +219,7 @@ def _networks(chains: Chains, stack: ExitStack) -> None:
     )
     made = chains.docker(*origin, "underpass-control", "-c", serve)
     stack.callback(chains.docker, "rm", "-f", made)
-    # Behind the dish: a terminal reaches its own tenant's hub and nothing else.
+    # The dish's router lets a terminal reach only its own tenant's hub.
     rules = [
         "add table ip r",
         "add chain ip r f { type filter hook forward priority 0; policy drop; }",
@@ -345,7 +345,7 @@ def _beam(chains: Chains, stack: ExitStack) -> None:
 
 
 def may_run() -> str | None:
-    """Say why the beam cannot be made here; None if it can."""
+    """Return why the beam cannot be made here; None if it can."""
     if os.geteuid() != 0:
         return "only root makes the emulated beam"
     return programs.missing("underpass", "satlink")

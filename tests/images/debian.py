@@ -1,4 +1,4 @@
-"""A Debian 12 of the tests' own, in a folder: packages are installed there as on a machine."""
+"""A Debian 12 for the tests, in a folder: packages are installed there as on a machine."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import subprocess
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-# What the packages depend on, and Debian's minimal system has not.
+# The packages' dependencies that Debian's minimal system lacks.
 _PACKAGES = "ca-certificates,iproute2,libelf1,nftables,python3,zlib1g"
-# Everything in the folder and nothing outside it; ends with the process that entered.
+# Confines a command to the folder; all inside ends with the process that entered.
 _ENTER = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
 
 
 class NoDebianError(Exception):
-    """It cannot be made here; the text says why."""
+    """A Debian cannot be made here; the text says why."""
 
 
 class Debian:
-    """One such system, without an init: what systemd would do is done by the test."""
+    """One such system, without an init: the test does systemd's part."""
 
     def __init__(self, folder: Path) -> None:
-        """Make it, from a base that is made once beside what else is built."""
+        """Make it, from a base that is made once, in the build folder."""
         if os.geteuid() != 0:
             raise NoDebianError("only root makes a Debian in a folder")
         if shutil.which("debootstrap") is None:
@@ -46,7 +46,7 @@ class Debian:
         return [*enter, str(self.folder), *command]
 
     def run(self, *command: str) -> str:
-        """Run a command inside that has to succeed, and return all that it prints."""
+        """Run a command inside, which must succeed, and return all its output."""
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
         done = subprocess.run(
             self.argv(*command),
@@ -60,9 +60,9 @@ class Debian:
         return done.stdout
 
     def processes(self, name: str) -> set[int]:
-        """Return the processes inside that run a program, and never one of the machine's others.
+        """Return the ids of the processes inside that run a program.
 
-        The machine's processes are seen inside, too: a name alone would find those of anybody.
+        The machine's other processes are visible inside, too, so a name alone is not enough.
         """
         found = set()
         for place in Path("/proc").iterdir():
@@ -72,21 +72,21 @@ class Debian:
                 inside = (place / "root").samefile(self.folder)
                 program = (place / "comm").read_text().strip()
             except OSError:
-                # It has ended meanwhile.
+                # The process has ended meanwhile.
                 continue
             if inside and program == name:
                 found.add(int(place.name))
         return found
 
     def install(self, package: Path) -> str:
-        """Install a package's file, or another version over the one that is there."""
+        """Install a package's file, also over an installed version."""
         shutil.copy(package, self.folder)
         told = self.run("dpkg", "--force-confold", "--install", f"/{package.name}")
         (self.folder / package.name).unlink()
         return told
 
     def files(self) -> set[str]:
-        """Return what is there, without dpkg's own memory and what programs keep for speed."""
+        """Return all files, except dpkg's database, logs, caches and other passing files."""
         passed = ("var/lib/dpkg", "var/log", "var/cache", "proc", "tmp", "run")
         found = set()
         for folder, folders, files in os.walk(self.folder):
@@ -95,5 +95,5 @@ class Debian:
                 folders.clear()
                 continue
             found |= {f"{place}/{name}" for name in files}
-        # Each write of the accounts leaves the former file beside it.
+        # Each change of the accounts leaves the former file beside the new one.
         return {name for name in found if not name.startswith("etc/") or not name.endswith("-")}

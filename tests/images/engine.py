@@ -1,4 +1,4 @@
-"""A Docker engine: the one that answers, or one of the tests' own."""
+"""A Docker engine: a running one, or one that the tests start."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _START_S = 30
 
 
 class NoEngineError(Exception):
-    """There is none, and none can be started; the text says why."""
+    """No engine runs, and none can be started; the text says why."""
 
 
 @contextmanager
 def engine() -> Iterator[dict[str, str]]:
-    """Yield the environment in which `docker` talks to it."""
+    """Yield the environment in which `docker` reaches the engine."""
     if shutil.which("docker") is None:
         raise NoEngineError("there is no program docker: `.ci/setup --images` installs it")
     if _answers(os.environ):
@@ -65,7 +65,7 @@ def _started(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def build_images(environment: Mapping[str, str]) -> None:
-    """Build all images of docker/ with the program that has been built."""
+    """Build all images of docker/ with the built program."""
     built = {**environment, "UNDERPASS_BIN": str(Path(programs.built("underpass")).parent)}
     subprocess.run([_ROOT / "docker" / "build"], env=built, check=True)
 

@@ -37,7 +37,7 @@ class System:
     environment: dict[str, str]
 
     def run(self, *command: str) -> str:
-        """Run a program in the folder, and return what it prints."""
+        """Run a program in the folder, and return its output."""
         done = subprocess.run(
             command,
             cwd=self.folder,
@@ -50,13 +50,13 @@ class System:
         return done.stdout
 
     def compose(self, *arguments: str) -> str:
-        """Run docker compose, of whichever version."""
+        """Run docker compose, of either version."""
         plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
         program = ["docker", "compose"] if plugin.returncode == 0 else ["docker-compose"]
         return self.run(*program, *arguments)
 
     def control(self, *arguments: str) -> Any:
-        """Run a verb of the command line as the operator, and return its JSON."""
+        """Run a command of the command line as the operator, and return its JSON."""
         token = (self.folder / "secrets" / "operator.token").read_text().strip()
         verb = ["underpass-control", *arguments, "--json", "--token", token]
         return json.loads(self.compose("exec", "-T", "control", *verb))
@@ -89,7 +89,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
                 yield running
             finally:
                 running.compose("down", "--volumes")
-                # Some of it belongs to the images' users.
+                # Some files belong to the images' users.
                 shutil.rmtree(folder / "secrets", ignore_errors=True)
     except NoEngineError as error:
         pytest.skip(str(error))
@@ -138,7 +138,7 @@ def test_what_the_terminal_reports_reaches_the_database_and_stays(system: System
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that a slow machine needs minutes for."""
+    """Wait for a condition that may take minutes on a slow machine."""
     end = time.monotonic() + 180
     while not holds():
         assert time.monotonic() < end

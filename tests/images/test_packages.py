@@ -1,4 +1,4 @@
-"""The packages, built twice, and installed, upgraded, removed and purged on a fresh Debian."""
+"""The packages: built twice, and installed, upgraded, removed and purged on a fresh Debian."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_terminals_stream_lives_through_the_packages_upgrade(
     hop, socks = free_port(), free_port()
     configuration = debian.folder / "etc/underpass/node.toml"
     configuration.write_text(_TERMINAL.format(hop=hop, socks=socks))
-    # What systemd makes for the unit (RuntimeDirectory=).
+    # systemd would make this folder for the unit (RuntimeDirectory=).
     debian.run(
         "install", "-d", "-o", "underpass", "-g", "underpass", "-m", "0750", "/run/underpass"
     )
@@ -127,7 +127,7 @@ def test_a_terminals_stream_lives_through_the_packages_upgrade(
         assert _said(client, b"after") == b"after"
         assert '"node"' in debian.run("underpass", "status", "--json")
 
-        # A program that refuses the configuration: what ran goes on.
+        # The new program refuses the configuration, so the old one goes on.
         configuration.write_text(configuration.read_text() + "nonsense = 1\n")
         told = debian.install(_next_version(gateway, tmp_path, "2"))
         assert "goes on with the program of before" in told
@@ -168,7 +168,7 @@ def test_the_control_service_is_installed_serves_and_is_purged(
         assert _fetched(f"http://127.0.0.1:{port}/ready")
     assert (debian.folder / "var/lib/underpass-control/control.db").exists()
     debian.install(_next_version(package, tmp_path))
-    # A conffile that was changed stays as it is.
+    # A changed conffile stays unchanged.
     assert "UNDERPASS_KEEP_PLANS_DAYS=3" in environment.read_text()
     debian.run("dpkg", "--remove", "underpass-control")
     assert (debian.folder / "var/lib/underpass-control/control.db").exists()
@@ -233,7 +233,7 @@ def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
 
 @contextmanager
 def _processes_ended(debian: Debian) -> Iterator[None]:
-    """End what goes on for a node that was started: it is no child of the test."""
+    """End the processes that continue for an upgraded node: they are no children of the test."""
     try:
         yield
     finally:
@@ -259,7 +259,7 @@ def _echo() -> Iterator[int]:
 
         def serve() -> None:
             connection, _ = listener.accept()
-            # The nodes' end resets it.
+            # The end of the nodes resets the connection.
             with suppress(ConnectionResetError):
                 while got := connection.recv(1000):
                     connection.sendall(got)
@@ -269,7 +269,7 @@ def _echo() -> Iterator[int]:
 
 
 def _through(socks: int, origin: int) -> socket.socket:
-    """Connect to the origin by the terminal, once that is up (RFC 1928)."""
+    """Connect to the origin through the terminal, once it is up (RFC 1928)."""
     request = b"\x05\x01\x00\x01\x7f\x00\x00\x01" + origin.to_bytes(2, "big")
     end = time.monotonic() + 120
     while True:

@@ -1,5 +1,5 @@
-"""Two tenants' chains over one beam: each has its way through, and neither sees nor starves the
-other."""
+"""Two tenants' chains over one beam: traffic of each gets through, and neither sees nor starves
+the other."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ pytestmark = [
 ]
 _MANY_BYTES = 200_000_000
 _GREEDY_S = 20
-# The slices' own networks are in here. What is sent to nobody there leaves the machine, and some
-# networks around it answer for everybody.
+# The slices' own networks are in here. Packets to an unused address there leave the machine, and
+# in some networks around it a host answers for all addresses.
 _INSIDE = "10.213."
 _NOBODY = f"{_INSIDE}255.254:3128"
-# Downloads by the tenant's proxy, so many times at once; prints how many bytes came.
+# Downloads through the tenant's proxy, several times at once; prints the bytes received.
 _DOWNLOAD = """
 import sys, threading, urllib.request
 proxy, url, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -51,7 +51,7 @@ threads = [threading.Thread(target=run) for _ in range(times)]
 [one.join() for one in threads]
 print(sum(got))
 """
-# Says which of some addresses answer, in any way, within two seconds each.
+# Prints which addresses accept a connection within two seconds each.
 _PROBE = """
 import socket, sys
 for place in sys.argv[1:]:
@@ -72,7 +72,7 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chains]:
     if reason:
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("slices")
-    # Certificates below are read by the images' user.
+    # The images' user reads the certificates below.
     for one in (folder, *folder.parents[:2]):
         one.chmod(0o755)
     try:
@@ -89,7 +89,7 @@ def proxy_of(tenant: str) -> str:
 
 
 def downloads(chains: Chains, tenant: str) -> None:
-    """Wait until a client of a tenant downloads a whole file."""
+    """Wait until a tenant's client downloads a complete file."""
     until(
         lambda: downloaded(chains, tenant, 100_000) == 100_000,
         lambda: (
@@ -99,7 +99,7 @@ def downloads(chains: Chains, tenant: str) -> None:
 
 
 def downloaded(chains: Chains, tenant: str, size: int, host: str = ORIGIN) -> int:
-    """Return how many bytes of one download came."""
+    """Return the bytes received in one download."""
     url = f"http://{host}:8000/{size}"
     with chains.client(tenant, _DOWNLOAD, proxy_of(tenant), url, "1") as client:
         told, _ = client.communicate(timeout=120)
@@ -112,7 +112,7 @@ def test_each_tenants_client_downloads_through_its_own_chain(chains: Chains) -> 
 
 
 def answering(chains: Chains, tenant: str, places: list[str]) -> set[str]:
-    """Return which addresses answer a client of a tenant's LAN."""
+    """Return the addresses that answer a client on a tenant's LAN."""
     with chains.client(tenant, _PROBE, *places) as client:
         told, _ = client.communicate(timeout=300)
     return set(told.split())
@@ -121,7 +121,7 @@ def answering(chains: Chains, tenant: str, places: list[str]) -> set[str]:
 def test_neither_sees_the_other(chains: Chains) -> None:
     one, other = TENANTS
     own = [f"{proxy_of(one)}:3128"]
-    # All of the other's containers, on every network that they are on, by every port they have.
+    # All of the other tenant's containers, on each of their networks and ports.
     others = []
     for name in (f"{other}-vehicle", f"{other}-ground"):
         found = chains.docker(
@@ -135,10 +135,10 @@ def test_neither_sees_the_other(chains: Chains) -> None:
     assert len(others) > 20
     answered = answering(chains, one, [*own, *others, _NOBODY])
     if _NOBODY in answered:
-        # The host has no way to the slices' own networks: what answers there is outside of it.
+        # The host has no route to the slices' own networks: such answers come from outside.
         answered = {place for place in answered if not place.startswith(_INSIDE)}
     assert answered == set(own)
-    # Nor through its own chain: the hub does not dial them.
+    # Nor does the tenant's own chain lead there: its hub does not dial them.
     hub = f"{subnet('dish', other)}.10"
     assert downloaded(chains, one, 1_000, host=hub) == 0
     assert downloaded(chains, one, 1_000) == 1_000
@@ -151,14 +151,14 @@ def sent(chains: Chains) -> dict[str, int]:
 
 
 def test_neither_starves_the_other(chains: Chains) -> None:
-    """One asks with sixteen connections, the other with one: each has its share of the beam."""
+    """One uses sixteen connections, the other one: each gets its share of the beam."""
     url = f"http://{ORIGIN}:8000/{_MANY_BYTES}"
     clients = [
         chains.client(tenant, _DOWNLOAD, proxy_of(tenant), url, times)
         for tenant, times in zip(TENANTS, ("16", "1"), strict=True)
     ]
     try:
-        # Both are at their rates.
+        # Wait until both are at their rates.
         first = sent(chains)
         until(
             lambda: all(sent(chains)[t] - first[t] > SHARE_BPS // 8 for t in TENANTS),
@@ -169,7 +169,7 @@ def test_neither_starves_the_other(chains: Chains) -> None:
         after = sent(chains)
     finally:
         for client in clients:
-            # Passed on to the container.
+            # The signal is passed on to the container.
             client.terminate()
             client.wait(timeout=60)
     carried = {tenant: after[tenant] - before[tenant] for tenant in TENANTS}

@@ -1,4 +1,4 @@
-"""One namespace in which nodes of ours and of others have ports of the loopback."""
+"""One namespace in which our nodes and others use ports of the loopback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STREAM_BYTES = 1_000_000
 
 
 class LoopbackBed:
-    """A context manager; nothing of it remains after its end."""
+    """A context manager that removes everything at its end."""
 
     profile = PERFECT
     terrestrial_profile: Profile | None = None
@@ -47,13 +47,13 @@ class LoopbackBed:
         shutil.rmtree(self.dir)
 
     def start(self, name: str, argv: Sequence[str], namespace: Namespace | None = None) -> Process:
-        """Start a program that ends with it."""
+        """Start a program that ends with the context."""
         process = Process(name, argv, log_dir=self.dir, namespace=namespace)
         self.stack.callback(process.stop)
         return process
 
     def issue(self, *nodes: int) -> Path:
-        """Make an authority with certificates of these nodes; return their `pki_dir`s' folder."""
+        """Make an authority and these nodes' certificates; return their `pki_dir`s' folder."""
         folder = self.dir / "pki"
         command([built("underpass"), "pki", "init", "--dir", str(folder)])
         for node in nodes:
@@ -63,7 +63,7 @@ class LoopbackBed:
     def node_beside(
         self, neighbour: int, *, tls: Mapping[str, object], path: Mapping[str, object]
     ) -> Node:
-        """Start a node of ours, number `NODE`, beside another, which knows nothing of custody."""
+        """Start our node `NODE` beside a foreign one, which does not support custody."""
         return Node(
             self,
             "underpass",
@@ -79,12 +79,12 @@ class LoopbackBed:
 
 
 def content(size: int) -> bytes:
-    """Return a payload, the same for the same size."""
+    """Return a payload, always the same for a size."""
     return random.Random(size).randbytes(size)
 
 
 def paths(node: Node) -> list[dict[str, Any]]:
-    """Return a node's paths; none while it starts."""
+    """Return a node's paths; empty while it starts."""
     try:
         paths: list[dict[str, Any]] = node.status()["paths"]
     except OSError:
@@ -93,24 +93,24 @@ def paths(node: Node) -> list[dict[str, Any]]:
 
 
 def sessions(node: Node) -> list[dict[str, Any]]:
-    """Return a node's sessions on all its paths."""
+    """Return a node's sessions on all paths."""
     return [session for path in paths(node) for session in path["sessions"]]
 
 
 def wait_until_released(node: Node) -> None:
-    """Wait until a node has nothing in custody: others have signalled all of it."""
+    """Wait until a node has nothing in custody, since others have signalled all bundles."""
     node.process.wait_until(lambda: node.api.get("/v1/custody")["bundles"] == 0)
 
 
 class Received(NamedTuple):
-    """A bundle that an application was given."""
+    """A bundle delivered to an application."""
 
     source: str
     payload: bytes
 
 
 def received(node: Node, service: int, count: int) -> list[Received]:
-    """Return the next bundles for a service of a node, fewer if no more come."""
+    """Return the next bundles for a node's service, fewer if no more come."""
     folder = Path(tempfile.mkdtemp(dir=node.config_path.parent))
     told = bp(
         node,
@@ -122,16 +122,16 @@ def received(node: Node, service: int, count: int) -> list[Received]:
 
 
 def payloads(bundles: Sequence[Received]) -> list[bytes]:
-    """Return what they carry, sorted."""
+    """Return the bundles' payloads, sorted."""
     return sorted(bundle.payload for bundle in bundles)
 
 
 def assert_streams_pass(
     bed: Testbed, relay: int, *, terminal: Mapping[str, object], hub: Mapping[str, object]
 ) -> None:
-    """Download and upload across another node, by its number, with custody from end to end.
+    """Download and upload across the foreign node `number`, with custody from end to end.
 
-    The mappings are the `[[path]]` of each end to it.
+    The mappings are each end's `[[path]]` to it.
     """
 
     def by_relay(path: Mapping[str, object], beyond: int) -> dict[str, object]:
@@ -149,6 +149,6 @@ def assert_streams_pass(
         done = transfer(pair.client, addresses.ORIGIN, _STREAM_BYTES, route=pair.socks5())
         assert done.error is None
         assert done.complete
-    # Nothing is left in the custody of either end: the other one has signalled all of it.
+    # Neither end has a bundle left in custody: the other end has signalled them all.
     for node in (pair.terminal, pair.hub):
         wait_until_released(node)

@@ -1,4 +1,4 @@
-"""A daemon of dtn7-rs 0.21.0 and its tools, where they are installed (`make interop`)."""
+"""A daemon of dtn7-rs 0.21.0 and its tools, if installed (`make interop`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NODE = 20
 SERVICE = 5
 TCPCL_PORT = 4557
 _WEB_PORT = 3000
-# How a status report begins: the daemon asks for one on each delivery.
+# The first bytes of a status report: the daemon requests one for each delivery.
 _REPORT = b"\x82\x01\x84"
 
 
 def program(name: str) -> Path | None:
-    """Return the path of one of its programs, from DTN7_BIN or .tools/bin; None if not there."""
+    """Return the path of one of its programs, in DTN7_BIN or .tools/bin; None if absent."""
     folder = os.environ.get("DTN7_BIN")
     if folder is None:
         return installed(name)
@@ -31,9 +31,9 @@ def program(name: str) -> Path | None:
 
 
 class Dtn7:
-    """A daemon that is node 20, or has another number, with an endpoint `ipn:20.5`.
+    """A daemon, node 20 unless given another number, with an endpoint `ipn:20.5`.
 
-    With `ecla` others are its convergence layers, at its web port, and it has none of its own.
+    With `ecla`, external programs are its only convergence layers, at its web port.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Dtn7:
         self.start()
 
     def start(self) -> None:
-        """Start it, or start it again; what it had in memory is gone."""
+        """Start it, also again; it then has lost its memory."""
         argv = [
             str(program("dtnd")),
             *("--nodeid", str(self.number), "--endpoint", str(SERVICE)),
@@ -66,7 +66,7 @@ class Dtn7:
             ),
             *("--routing", "epidemic", "--db", "mem"),
             *("--workdir", str(self._bed.dir), "--web-port", str(self._web_port)),
-            # A peer that has dialled is forgotten after this time, whatever it sends.
+            # The daemon forgets a peer that has dialled it after this time, whatever it sends.
             *("--disable_nd", "--peer-timeout", "1day", "--janitor", "1s"),
         ]
         self.process: Process = self._bed.start(f"dtnd-{self.number}", argv, self._namespace)
@@ -87,7 +87,7 @@ class Dtn7:
         return path.read_bytes() if path.exists() else None
 
     def arrived(self, count: int, timeout_s: float = 40.0, *, reports: bool = True) -> list[bytes]:
-        """Return so many payloads that have come, with reports or not; fewer if no more come."""
+        """Return the next `count` payloads, with or without reports; fewer if no more come."""
         payloads: list[bytes] = []
         deadline = time.monotonic() + timeout_s
         while len(payloads) < count and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""A node of Hardy, where the program made of its crates is installed (`make interop`)."""
+"""A node of Hardy, if the program made of its crates is installed (`make interop`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PORT = 4558
 
 
 def program() -> Path | None:
-    """Return the path of the program, from HARDY_NODE or .tools/bin; None if it is not there."""
+    """Return the path of the program, from HARDY_NODE or .tools/bin; None if absent."""
     path = os.environ.get("HARDY_NODE")
     if path is None:
         return installed("hardy-node")
@@ -28,7 +28,7 @@ def program() -> Path | None:
 
 
 class Hardy:
-    """A node 70 with the endpoints `ipn:70.5` and, for echo, `ipn:70.7`."""
+    """Node 70 with the endpoint `ipn:70.5`, and the echo endpoint `ipn:70.7`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Hardy:
         *,
         tls: Sequence[str] = (),
     ) -> None:
-        """Start it; `tls` are its options for TLS."""
+        """Start it; `tls` has its options for TLS."""
         self._bed = bed
         self._namespace = namespace
         self._address = address
@@ -51,7 +51,7 @@ class Hardy:
         self.start()
 
     def start(self) -> None:
-        """Start it, or start it again; what it had in memory is gone, and its inbox is empty."""
+        """Start it, also again; it then has lost its memory, and its inbox is empty."""
         for path in self.inbox.iterdir():
             path.unlink()
         argv = [
@@ -66,14 +66,14 @@ class Hardy:
         self.process.wait_until(lambda: listens(self._namespace, PORT))
 
     def send(self, destination: str, payload: bytes) -> None:
-        """Have it send a payload from its endpoint, soon."""
+        """Have it send a payload from its endpoint soon."""
         number = next(self._numbers)
         part = self._outbox / f".{number}"
         part.write_bytes(payload)
         part.rename(self._outbox / f"{destination}#{number}")
 
     def received(self, count: int, timeout_s: float = 60.0) -> list[bytes]:
-        """Wait until so many payloads have come; return all that have."""
+        """Wait until `count` payloads have come; return all received."""
         self.process.wait_until(lambda: len(self._files()) >= count, timeout_s=timeout_s)
         return [path.read_bytes() for path in self._files()]
 

@@ -1,7 +1,7 @@
-"""A node of ION-DTN, where an installation is named by ION_PREFIX.
+"""A node of ION-DTN, if ION_PREFIX names an installation.
 
-It has namespaces of its own for processes, System V memory, and semaphores in /dev/shm: several
-nodes do not meet, and the end of the namespaces' first process is the end of all of them.
+It has its own namespaces for processes, System V memory, and semaphores in /dev/shm. So several
+nodes do not interfere, and the end of a namespace's first process ends all of its processes.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from tests.testbed.process import Process
 
 Layer = Literal["stcp", "udp", "ltp"]
 
-# The endpoints that a node has besides the administrative one: the numbers of their services.
+# The service numbers of a node's endpoints besides the administrative one.
 SERVICES = (1, 2, 3, 4)
-# Starting takes each of its daemons about a second.
+# Each of its daemons takes about a second to start.
 _START_S = 60.0
 _TOOL_S = 60.0
-# Reaps ION's daemons, whose parents leave them.
+# Reaps ION's daemons, which their parents abandon.
 _FIRST_PROCESS = "mount -t tmpfs tmpfs /dev/shm && touch ready && while sleep 3600; do :; done"
 
 
 def prefix() -> Path | None:
-    """Return where ION is installed; None if nowhere."""
+    """Return ION's installation folder; None if there is none."""
     folder = os.environ.get("ION_PREFIX")
     return Path(folder) if folder and (Path(folder) / "bin" / "ionadmin").exists() else None
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A node that it exchanges bundles with, by addresses `HOST:PORT`."""
+    """A neighbour of the node, with addresses `HOST:PORT`."""
 
     number: int
     layer: Layer
-    # Where the neighbour takes bundles, and where ION takes its own.
+    # Where the neighbour receives bundles, and where ION does.
     remote: str
     listen: str
 
@@ -63,8 +63,8 @@ class Ion:
     ) -> None:
         """Start it.
 
-        LTP sends a block when it has `aggregate_bytes` of bundles, or after a second. With `bibe`
-        custody is by BIBE with a neighbour, the first; what is for the second node goes to it.
+        LTP sends a block when it has `aggregate_bytes` of bundles, or after a second. With `bibe`,
+        custody with its first node, a neighbour, is by BIBE; bundles for the second go there, too.
         """
         self.number = number
         self._bed = bed
@@ -89,20 +89,20 @@ class Ion:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         (self._first,) = children.read_text().split()
         self._configure()
-        # Its daemons say so in its log; until then LTP cancels what comes.
+        # Its daemons report in its log that they run; until then LTP cancels received blocks.
         running = [f"{each.layer}cli is running" for each in self._neighbours]
         self.process.wait_until(lambda: all(said in self.log(1000) for said in running))
 
     def kill(self) -> None:
-        """End all its processes; what it has in memory is gone."""
-        # `unshare` hands no SIGTERM on; its child dies with it.
+        """End all its processes; it loses its memory."""
+        # `unshare` does not pass SIGTERM on, but its child dies with it.
         self.process.kill()
 
     def tool(self, name: str, *args: str, timeout_s: float = _TOOL_S) -> str:
-        """Run one of its programs to the end and return what it prints.
+        """Run one of its programs to the end and return its output.
 
         Raises:
-            RuntimeError: It fails or takes too long; the text has what it and `ion.log` say.
+            RuntimeError: It fails or takes too long; the text has its output and `ion.log`'s end.
         """
         with tempfile.TemporaryFile("w+") as out:
             running = self.background(name, *args, out=out)
@@ -114,7 +114,7 @@ class Ion:
                 running.wait()
             out.seek(0)
             said = out.read()
-        # They end with 0 when they fail, too, and say where in their source.
+        # They exit with 0 even after a failure, but then print its place in their source.
         if code != 0 or re.search(r"^at line \d+ of ", said, re.MULTILINE):
             raise RuntimeError(f"{name}: {code}: {said}{self.log()}")
         return said
@@ -122,14 +122,14 @@ class Ion:
     def background(
         self, name: str, *args: str, out: IO[str] | int = subprocess.DEVNULL
     ) -> subprocess.Popen[bytes]:
-        """Start one of its programs; it ends with the node at the latest.
+        """Start one of its programs, which ends with the node at the latest.
 
-        What it prints goes to a file, since the daemons that it starts keep a pipe open.
+        Its output goes to a file, since the daemons that it starts would keep a pipe open.
         """
         installation = prefix()
         assert installation is not None
         inside = ["nsenter", "--target", self._first, "--pid", "--ipc", "--mount", "--net"]
-        # Its log and `testfile1` go to the folder where it runs.
+        # ION writes its log and `testfile1` to its working directory.
         there = ["env", "-C", str(self.dir)]
         return subprocess.Popen(
             [*inside, *there, str(installation / "bin" / name), *args],
@@ -206,7 +206,7 @@ class Ion:
             self._admin("ipnadmin", f"a rtovrd 0 {beyond} 0 {peer} bibe/ipn:{peer}.0")
 
     def _custody_by_bibe(self) -> list[str]:
-        """Return the commands that make BIBE ready: a second each way, custody asked for (64)."""
+        """Return the commands that set up BIBE: a second each way, custody requested (64)."""
         if self._bibe is None:
             return []
         peer, _ = self._bibe
@@ -217,7 +217,7 @@ class Ion:
         ]
 
     def _admin(self, program: str, *commands: str) -> None:
-        """Have one of its administration programs carry out commands."""
+        """Run commands in one of its administration programs."""
         self.tool(program, str(self._write(f"{program}.rc", *commands)), timeout_s=_START_S)
 
     def _write(self, name: str, *lines: str) -> Path:
@@ -227,7 +227,7 @@ class Ion:
 
 
 def missing_reason() -> str | None:
-    """Say why tests with ION cannot run; None if they can."""
+    """Return why tests with ION cannot run; None if they can."""
     if prefix() is None:
         return "ION-DTN is not here: set ION_PREFIX to where it is installed"
     return None if shutil.which("unshare") and shutil.which("nsenter") else "no unshare, nsenter"

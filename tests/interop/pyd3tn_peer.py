@@ -25,16 +25,16 @@ from pyd3tn.mtcp import MTCPConnection, MTCPSocket
 
 from tests.testbed.namespace import Namespace
 
-# Where it takes bundles, and where it sends them: a port of the node under test.
+# Its own port, and that of the node under test.
 PORT = 4_801
 NODE_PORT = 4_811
 _WAIT_S = 40.0
-# pyd3tn's own default gives two bundles of one millisecond the same name.
+# With pyd3tn's default, two bundles of one millisecond would have the same id.
 _sequence = itertools.count()
 
 
 class Peer:
-    """One that takes bundles at `PORT` of a namespace's loopback, as long as it is not closed."""
+    """A peer that receives bundles at `PORT` of a namespace's loopback until it is closed."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -76,8 +76,8 @@ class Peer:
                 connection.send_bundle(bundle)
 
     def close(self) -> None:
-        """Take no more, and end the connections."""
-        # Closing alone does not wake the thread that accepts.
+        """Stop listening, and end the connections."""
+        # Closing alone would not wake the accepting thread.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in self._connections:
@@ -85,7 +85,7 @@ class Peer:
 
 
 def parsed(raw: bytes) -> Any:
-    """Return pyd3tn's reading of a bundle, whose CRCs it has computed to be right."""
+    """Return the bundle that pyd3tn parses, after a check of its CRCs by pyd3tn."""
     bundle = Bundle.parse(raw)
     for block in bundle:
         if block.crc_type != CRCType.NONE:
@@ -94,7 +94,7 @@ def parsed(raw: bytes) -> Any:
 
 
 def content(bundle: Any, kind: BlockType) -> Any:
-    """Return what the block of this type holds."""
+    """Return the content of the block of this type."""
     (block,) = (each for each in bundle.blocks if each.block_type == kind)
     return cbor2.loads(block.data)
 
@@ -113,7 +113,7 @@ def bundle(
     created: CreationTimestamp | None = None,
     **primary: object,
 ) -> bytes:
-    """Return a bundle as pyd3tn writes it; `fragment` is its offset and the bytes of the whole."""
+    """Return a bundle encoded by pyd3tn; `fragment` is its offset and the whole's length, bytes."""
     offset, total = fragment or (None, None)
     if fragment:
         flags |= BundleProcFlag.IS_FRAGMENT

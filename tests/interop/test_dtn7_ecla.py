@@ -1,4 +1,4 @@
-"""Bundles of two daemons of dtn7-rs 0.21.0 whose convergence layer Underpass is (ECLA)."""
+"""Bundles between two daemons of dtn7-rs 0.21.0 with Underpass as convergence layer (ECLA)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DAEMONS = (20, 21)
 _NODES = (1, 2)
 _WEB_PORTS = (3000, 3001)
 _BETWEEN = "127.0.0.1:4561"
-# `dtnsend` gives the daemon no more than 2 MB: its HTTP takes no more.
+# `dtnsend` can pass the daemon at most 2 MB, the limit of its HTTP server.
 _SIZES = (1, 100, 10_000, 60_000, 1_000_000, 1_900_000)
 _LONG_BYTES = 40_000_000
 
@@ -35,7 +35,7 @@ def _has_session(node: Node) -> bool:
 
 
 class World(LoopbackBed):
-    """Daemon 20, node 1, node 2, daemon 21 in a row: between the nodes is TCPCLv4."""
+    """Daemon 20, node 1, node 2, daemon 21 in a row; the nodes use TCPCLv4 between them."""
 
     def __init__(self) -> None:
         super().__init__("ecla")
@@ -88,7 +88,7 @@ class World(LoopbackBed):
         )
 
     def arrived(self, at: int, count: int) -> list[bytes]:
-        """Return so many payloads that have come to a daemon, sorted; fewer if no more come."""
+        """Return the next `count` payloads at a daemon, sorted; fewer if no more come."""
         return sorted(self.daemons[at].arrived(count, 60.0, reports=False))
 
 
@@ -104,7 +104,7 @@ def test_bundles_of_a_daemon_reach_the_other_one(world: World, source: int) -> N
     for payload in sent:
         world.daemons[source].send(f"ipn:{_DAEMONS[1 - source]}.{dtn7.SERVICE}", payload)
     assert world.arrived(1 - source, len(sent)) == sent
-    # Between the nodes they were under custody, and all of it is signalled.
+    # The nodes had them in custody, and all of it is signalled.
     wait_until_released(world.nodes[source])
 
 

@@ -35,13 +35,13 @@ pytestmark = [
 _DTN7 = f"ipn:{dtn7.NODE}.{dtn7.SERVICE}"
 _SIZES = (1, 100, 10_000, 60_000, 1_000_000)
 _LONG_BYTES = 100_000_000
-# What its HTTP takes from `dtnsend`.
+# The limit of the daemon's HTTP server for `dtnsend`.
 _MOST_SENT_BYTES = 1_900_000
 _RATE_BPS = 20_000_000
 
 
 class World(LoopbackBed):
-    """One namespace with a node of ours that dials the daemon."""
+    """One namespace with our node, which dials the daemon."""
 
     def __init__(self) -> None:
         super().__init__("dtn7")
@@ -56,7 +56,7 @@ class World(LoopbackBed):
                 "name": "dtn7",
                 "remote": f"127.0.0.1:{dtn7.TCPCL_PORT}",
                 "plain": True,
-                # It announces 64,000 and takes more.
+                # The daemon announces 64,000 but accepts more.
                 "transfer_mru_bytes": 200_000_000,
             },
         )
@@ -68,7 +68,7 @@ class World(LoopbackBed):
         return sessions(self.node)
 
     def wait_until_up(self) -> None:
-        """Wait until there is a session."""
+        """Wait until there is a session without extension items."""
         self.node.process.wait_until(
             lambda: (
                 any(path["without_items"] for path in paths(self.node)) and bool(self.sessions())
@@ -83,7 +83,7 @@ def world() -> Iterator[World]:
 
 
 def test_it_is_dialled_again_without_extension_items(world: World) -> None:
-    # One session for all classes, since there is no item to tell them by.
+    # One session for all classes, as there is no extension item to tell them apart.
     assert [session["class"] for session in world.sessions()] == [None]
     (path,) = world.node.status()["paths"]
     assert path["without_items"]
@@ -107,7 +107,7 @@ def test_a_hundred_megabytes_arrive_at_the_daemon(world: World) -> None:
     path = world.dir / "long"
     path.write_bytes(sent)
     bp(world.node, "send", _DTN7, str(path), timeout_s=300)
-    # Reports on what it has sent before may come first.
+    # Reports on bundles that it has sent before may come first.
     deadline = time.monotonic() + 300
     while sent not in (arrived := world.daemon.arrived(1)):
         assert time.monotonic() < deadline, [len(each) for each in arrived]

@@ -37,13 +37,13 @@ _HARDY = f"ipn:{hardy.NODE}.{hardy.SERVICE}"
 _SIZES = (1, 100, 10_000, 100_000, 5_000_000)
 _FLOOD = 200
 _RATE_BPS = 20_000_000
-# Long enough to be amid it when the peer is killed.
+# Long enough that the kill of the peer comes amid the transfer.
 _SLOW_BPS = 4_000_000
 _SLOW_BYTES = 2_000_000
 
 
 class World(LoopbackBed):
-    """A node of ours that dials Hardy."""
+    """Our node, which dials Hardy."""
 
     def __init__(self, *, tls: bool, rate_bps: int | None = None) -> None:
         super().__init__("hardy")
@@ -70,7 +70,7 @@ class World(LoopbackBed):
         return self
 
     def _options(self, folder: Path) -> list[str]:
-        """Return Hardy's options for TLS: its certificate, and whom it believes."""
+        """Return Hardy's options for TLS: its certificate, and the authority that it trusts."""
         authorities = self.dir / "authorities"
         authorities.mkdir()
         (authorities / "ca.crt").write_bytes((folder / "ca.crt").read_bytes())
@@ -80,13 +80,13 @@ class World(LoopbackBed):
         ]
 
     def send(self, payload: bytes) -> None:
-        """Send a payload to Hardy; from a file, as what is too long for memory is."""
+        """Send a payload to Hardy from a file, as for payloads too long for memory."""
         file = self.dir / "payload"
         file.write_bytes(payload)
         bp(self.node, "send", _HARDY, str(file))
 
     def delivered(self, count: int) -> list[bytes]:
-        """Return the payloads of so many bundles that come from Hardy for our service."""
+        """Return the payloads of the next `count` bundles from Hardy for our service."""
         bundles = received(self.node, _RECEIVING, count)
         assert {bundle.source for bundle in bundles} == {_HARDY}
         return payloads(bundles)
@@ -101,7 +101,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 def test_one_session_carries_all_classes_with_tls_as_configured(world: World) -> None:
     (session,) = sessions(world.node)
     assert (session["class"], session["tls"]) == (None, world.tls)
-    # It is not as dtn7-rs, which ends a session at an item that it does not know.
+    # Unlike dtn7-rs, Hardy does not end a session at an unknown extension item.
     assert not paths(world.node)[0]["without_items"]
 
 

@@ -38,10 +38,10 @@ _ION = 30
 _RECEIVING = 40
 _BETWEEN = "127.0.0.1:4721"
 _SAT = addresses.HUB_SAT
-# Slow enough for the socket buffer that ION leaves to the system.
+# Slow enough for the system's default socket buffer, which ION uses.
 _RATE_BPS = 20_000_000
 _LAYERS: list[Layer] = ["stcp", "udp", "ltp"]
-# What fits a datagram of UDP, and what does not.
+# Sizes that fit a UDP datagram; the others also larger ones.
 _SIZES = {
     "stcp": (1, 100, 10_000, 60_000, 1_000_000, 3_000_000),
     "udp": (1, 100, 10_000, 60_000),
@@ -62,7 +62,7 @@ def _path(layer: Layer, listen: str, remote: str) -> dict[str, object]:
 
 
 class World(LoopbackBed):
-    """A node of ours beside ION; with `far`, another one that ION alone leads to."""
+    """Our node beside ION; with `far`, another one of ours, reachable only through ION."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class World(LoopbackBed):
         aggregate_bytes: int = 1,
         bibe: bool = False,
     ) -> None:
-        """With `bibe`, the far node is behind ours instead, and custody with ION by BIBE."""
+        """With `bibe`, the far node is behind ours instead, and custody with ION is by BIBE."""
         super().__init__("ion")
         self.layer = layer
         self._far = far
@@ -104,7 +104,7 @@ class World(LoopbackBed):
         return self
 
     def _behind(self) -> Node:
-        """Start the far node where our node alone leads there."""
+        """Start the far node so that it is reachable only through our node."""
         path = {"name": "near", "neighbour": _NODE, "remote": _BETWEEN}
         return Node(
             self,
@@ -148,7 +148,7 @@ class World(LoopbackBed):
         )
 
     def received(self, count: int) -> list[bytes]:
-        """Return the files that `bprecvfile` makes of so many bundles, in any order."""
+        """Return the files that `bprecvfile` makes of `count` bundles, in any order."""
         files = [self.ion.dir / f"testfile{number}" for number in range(1, count + 1)]
         return sorted(file.read_bytes() for file in files)
 
@@ -192,7 +192,7 @@ def test_bpecho_answers_our_ping(world: World) -> None:
     try:
         answers = bp(world.node, "ping", world.ion.endpoint(4), "--count", "3")
     finally:
-        # The node inside its namespaces ends what this does not.
+        # This ends the outer process; the node's namespaces end the rest.
         echo.kill()
         echo.wait()
     assert sum("round_trip_ms" in answer for answer in answers) == 3, answers
@@ -227,7 +227,7 @@ def test_ion_relays_between_two_of_our_nodes_with_custody_from_end_to_end(far: L
                 bp(source, "send", f"ipn:{number}.{_RECEIVING}", stdin=payload)
             bundles = received(destination, _RECEIVING, len(sent))
             assert payloads(bundles) == sorted(sent)
-            # The signals of the far end have come back by way of ION.
+            # The far end's signals have come back through ION.
             wait_until_released(source)
 
 
@@ -244,7 +244,7 @@ def test_a_bundle_sent_while_ion_is_down_arrives_when_it_is_back() -> None:
 def test_custody_with_ion_is_by_bibe_both_ways() -> None:
     sent = [content(size) for size in (1, 1_000, 100_000)]
     with World("stcp", bibe=True) as world:
-        # From our nodes: ION's signals release what is in custody.
+        # From our nodes: ION's signals release the bundles in custody.
         for source in (world.node, world.far):
             for payload in sent:
                 bp(source, "send", world.ion.endpoint(2), stdin=payload)
@@ -252,7 +252,7 @@ def test_custody_with_ion_is_by_bibe_both_ways() -> None:
         assert world.received(2 * len(sent)) == sorted(2 * sent)
         for node in (world.node, world.far):
             wait_until_released(node)
-        # From ION: it would send again what we did not signal, 4 s after it was sent.
+        # From ION: it would send a bundle again that we did not signal within 4 s.
         _bpsendfile(world, sent, f"ipn:{_FAR_NODE}.{_RECEIVING}")
         assert payloads(received(world.far, _RECEIVING, len(sent))) == sorted(sent)
         (path,) = (each for each in paths(world.node) if each["name"] == "ion")

@@ -1,4 +1,4 @@
-"""Bundles as pyd3tn writes and reads them, which is µD3TN's codec in Python and none of ours."""
+"""Bundles encoded and decoded by pyd3tn, µD3TN's codec in Python, independent of ours."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REPORTS = (
 
 
 class World(LoopbackBed):
-    """A node of ours, and pyd3tn as its neighbour over MTCP."""
+    """Our node, and pyd3tn as its neighbour over MTCP."""
 
     def __init__(self) -> None:
         super().__init__("pyd3tn")
@@ -68,7 +68,7 @@ class World(LoopbackBed):
         return self
 
     def delivered(self, count: int) -> list[bytes]:
-        """Return the payloads of so many bundles that come for our service."""
+        """Return the payloads of the next `count` bundles for our service."""
         return payloads(received(self.node, _SERVICE, count))
 
 
@@ -83,7 +83,7 @@ def world() -> Iterator[World]:
 def test_what_we_send_is_read_and_written_back_byte_for_byte(world: World, size: int) -> None:
     bp(world.node, "send", "--lifetime", "600", _THERE, stdin=content(size))
     raw = world.peer.received()
-    # Writes its own encoding of what it has read, with CRCs that it computes.
+    # pyd3tn encodes again the bundle that it has decoded, with CRCs of its own.
     read = peer.parsed(raw)
     assert bytes(read) == raw
     primary = read.primary_block
@@ -122,7 +122,7 @@ def test_a_hundred_megabytes_go_both_ways(world: World) -> None:
     path = world.dir / "long"
     path.write_bytes(sent)
     bp(world.node, "send", _THERE, str(path), timeout_s=300)
-    # Its CRCs in Python would take minutes.
+    # Without pyd3tn's CRCs, which would take minutes in Python.
     assert Bundle.parse(world.peer.received()).payload_block.data == sent
     bundle = peer.bundle(_HERE, _THERE, sent, crc=CRCType.NONE)
     world.peer.send(bundle)
@@ -142,7 +142,7 @@ def test_a_changed_bit_costs_that_bundle_alone(world: World) -> None:
 def test_fragments_in_any_order_come_together(world: World) -> None:
     whole = content(30_000)
     time = CreationTimestamp(None, 7)
-    # Each byte is in two of them.
+    # Each byte is in two of the ranges.
     ranges = [(15_000, 30_000), (0, 10_000), (5_000, 20_000), (0, 5_000), (20_000, 30_000)]
     world.peer.send(
         *(
@@ -182,7 +182,7 @@ def test_our_status_reports_are_read(world: World) -> None:
         )
     )
     statuses: set[int] = set()
-    # The echo's answer comes among them.
+    # The echo's answer comes among the reports.
     while statuses != {0, 2}:
         bundle = peer.parsed(world.peer.received())
         if not bundle.primary_block.has_flag(BundleProcFlag.ADMINISTRATIVE_RECORD):
@@ -192,7 +192,7 @@ def test_our_status_reports_are_read(world: World) -> None:
         infos, reason, source, subject = record["record_data"]
         assert (reason, str(source), subject) == (0, _THERE, list(time))
         for status, info in enumerate(infos):
-            # The time, as asked for, of what has happened and of nothing else.
+            # Only events that have happened have a time, as requested.
             assert len(info) == (2 if info[0] else 1)
             if info[0]:
                 statuses.add(status)
@@ -222,7 +222,7 @@ _BUNDLE_FLAGS = st.sets(st.sampled_from([flag for flag in BundleProcFlag if flag
 
 @st.composite
 def _blocks(draw: st.DrawFn) -> tuple[CanonicalBlock, ...]:
-    """Return at most one block of each kind that both know."""
+    """Return at most one block of each kind that both implementations know."""
     keys = {"crc_type": draw(_CRCS), "block_proc_flags": draw(_BLOCK_FLAGS)}
     count = draw(st.integers(0, 254))
     choices = [
@@ -235,7 +235,7 @@ def _blocks(draw: st.DrawFn) -> tuple[CanonicalBlock, ...]:
 
 
 def _folded(eid: str) -> str:
-    """Return an EID as it is shown: an allocator is in the upper 32 bits of the node number."""
+    """Return an EID in its shown form, with the allocator in the node number's upper 32 bits."""
     scheme, _, numbers = eid.partition(":")
     parts = numbers.split(".")
     if scheme != "ipn" or len(parts) < 3:
@@ -245,7 +245,7 @@ def _folded(eid: str) -> str:
 
 
 def _inspected(raw: bytes) -> dict[str, Any]:
-    """Return what `underpass bp inspect` says of a bundle."""
+    """Return the output of `underpass bp inspect` for a bundle."""
     argv = [built("underpass"), "bp", "inspect", "--json"]
     done = subprocess.run(argv, input=raw, capture_output=True, timeout=20, check=False)
     said: dict[str, Any] = json.loads(done.stdout)

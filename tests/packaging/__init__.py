@@ -1,1 +1,1 @@
-"""What the packages and images say of a node's rights."""
+"""Tests of the packages' contents: units, scripts, manual pages, alert rules and boards."""

@@ -1,4 +1,4 @@
-"""What a PromQL expression names: metrics, labels, and values that labels must have."""
+"""The names in a PromQL expression: metrics, labels, and the label values that it requires."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _LISTED = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\((
 # label_replace(…, "new", "$1", "source", "(.*)")
 _REPLACED = re.compile(r'"(\w+)",\s*"[^"]*",\s*"(\w+)",\s*"[^"]*"\s*\)')
 _SUFFIX = re.compile(r"_(?:total|bucket|sum|count|info)$")
-# Prometheus' own, and that of a histogram's buckets.
+# Prometheus' own labels, and that of a histogram's buckets.
 ALWAYS = frozenset({"instance", "job", "le"})
 
 
 @dataclass(frozen=True)
 class Selector:
-    """A metric and what its labels are matched against: label, operator, value."""
+    """A metric and its label matchers: label, operator, value."""
 
     metric: str
     matchers: tuple[tuple[str, str, str], ...]
@@ -25,17 +25,17 @@ class Selector:
 
 @dataclass
 class Named:
-    """What an expression names."""
+    """The names in an expression."""
 
     selectors: list[Selector]
-    # Labels that series are joined, grouped or told apart by.
+    # Labels by which series are joined, grouped or distinguished.
     labels: set[str] = field(default_factory=set)
-    # Labels that the expression makes by itself.
+    # Labels that the expression itself makes.
     made: set[str] = field(default_factory=set)
 
 
 def named(expression: str) -> Named:
-    """Read an expression; one that names no metric is an error of the caller."""
+    """Parse an expression; the caller must pass one that names a metric."""
     selectors = [
         Selector(metric, tuple((m[1], m[2], m[3]) for m in _MATCHER.finditer(matchers or "")))
         for metric, matchers in _SELECTOR.findall(expression)
@@ -54,5 +54,5 @@ def named(expression: str) -> Named:
 
 
 def family(metric: str) -> str:
-    """Return the name under which a series is described."""
+    """Return the name of the metric family that a series belongs to."""
     return _SUFFIX.sub("", metric)

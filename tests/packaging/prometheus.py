@@ -24,18 +24,18 @@ _PROGRAM = shutil.which("prometheus")
 
 
 def missing() -> str | None:
-    """Say what to install if there is no Prometheus."""
+    """Return what to install if there is no Prometheus, else None."""
     return None if _PROGRAM else "prometheus is not installed (Debian package prometheus)"
 
 
 class Access:
-    """A token of a node for Prometheus alone."""
+    """A node's token that only Prometheus uses."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(32)
 
     def api(self, listen: str) -> dict[str, object]:
-        """Return what a node's configuration needs for it, in the test bed without TLS."""
+        """Return the configuration that a node needs for the token, without TLS in the test bed."""
         told = hashlib.sha256(self.token.encode()).hexdigest()
         return {
             "listen": listen,
@@ -45,7 +45,7 @@ class Access:
 
 
 class Prometheus:
-    """It runs in the hub's namespace, with the rules that the packages carry."""
+    """A Prometheus in the hub's namespace, with the packages' rules."""
 
     def __init__(self, testbed: Testbed, access: Access, control: Control, service: str) -> None:
         """Start it; `service` is the control service's address and port."""
@@ -56,7 +56,7 @@ class Prometheus:
             ("underpass", [HUB, TERMINAL], access.token),
             ("underpass-control", [service], control.token("prometheus", "viewer")),
         )
-        # JSON is YAML.
+        # JSON is valid YAML.
         config.write_text(
             json.dumps(
                 {
@@ -83,7 +83,7 @@ class Prometheus:
         self.process.wait_until(self._scrapes)
 
     def ask(self, path: str, **parameters: str) -> Any:
-        """Ask its HTTP API; return the data of the answer."""
+        """Make a request to its HTTP API; return the answer's data."""
         connection = http.client.HTTPConnection("127.0.0.1", _PORT, timeout=60)
         connection.sock = self._namespace.socket(socket.AF_INET, socket.SOCK_STREAM)
         connection.sock.settimeout(60)
@@ -97,17 +97,17 @@ class Prometheus:
         return answer["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return what an expression gives now: samples with their labels."""
+        """Return an expression's present value: samples with their labels."""
         found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         return found
 
     def series(self, selector: str) -> list[dict[str, str]]:
-        """Return the labels of all series that a selector has found so far."""
+        """Return the labels of all series that match a selector so far."""
         found: list[dict[str, str]] = self.ask("series", **{"match[]": selector})
         return found
 
     def families(self) -> set[str]:
-        """Return the metrics that the targets describe, those without a series included."""
+        """Return the metrics that the targets describe, including those without a series."""
         return {one["metric"] for one in self.ask("targets/metadata")}
 
     def _scrapes(self) -> bool:

@@ -1,4 +1,4 @@
-"""Alert rules and boards are well made, by Prometheus' own tool and by what they promise."""
+"""Alert rules and boards are valid, by Prometheus' own tool and by their own test cases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_each_rule_fires_on_what_it_is_for_and_on_nothing_else() -> None:
 
 
 def test_no_rule_is_without_a_case() -> None:
-    """Each case lists all alerts that fire, so a rule that is listed nowhere fires in none."""
+    """Each case lists all alerts that fire, so a rule that no case lists is not tested."""
     cases = yaml.safe_load(watched.RULE_TESTS.read_text())["tests"]
     samples = [
         sample["labels"]
@@ -70,7 +70,7 @@ def test_an_alert_tells_whom_it_wants_what_it_means_and_where_to_read_on(
 
 @pytest.mark.parametrize("path", watched.BOARDS, ids=lambda path: path.stem)
 def test_a_board_fits_any_installation(path: Path) -> None:
-    """It has no id of an installation, and each of its panels asks the source that is chosen."""
+    """It has no installation's id, and each of its panels queries the chosen source."""
     board = watched.board(path)
     assert board["id"] is None
     assert board["schemaVersion"] >= 38

@@ -1,4 +1,4 @@
-"""What the packages' scripts may do to a machine, and what is inside the packages."""
+"""The packages' scripts and contents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_gateway_is_stopped_by_its_removal_alone() -> None:
 
 
 def test_a_refused_upgrade_leaves_the_package_installed() -> None:
-    """Run with programs that refuse, as root would: dpkg must not be left half configured."""
+    """The script runs with programs that refuse: dpkg must not be left half configured."""
     postinst = (DEBIAN / "underpass" / "postinst").read_text()
     branch = re.search(r"if runuser.*?\n    fi\n", postinst, re.DOTALL)
     assert branch
@@ -62,17 +62,17 @@ def test_purging_takes_the_state_and_leaves_what_an_administrator_wrote() -> Non
 
 
 def test_the_functions_agent_is_the_administrators_to_enable() -> None:
-    """Without a site and Docker it has nothing to do, and who runs it gives it Docker's socket."""
+    """Without a site and Docker the agent has no work, and enabling it grants Docker's socket."""
     agent = "underpass-functions-agent.service"
     postinst = (DEBIAN / "underpass-control" / "postinst").read_text()
     was_enabled = postinst.index("was-enabled $agent")
     assert postinst.count("enable $agent") == 1 < was_enabled < postinst.index("enable $agent")
-    # Once it runs, it gets the new program; where it does not, it stays so.
+    # A running agent gets the new program; a stopped one stays stopped.
     assert "try-restart $agent" in postinst
     assert agent in postinst
     for script in ("prerm", "postrm"):
         assert agent in (DEBIAN / "underpass-control" / script).read_text()
-    # Slices that run go on with what lies there.
+    # Running slices still use these files.
     assert "slices" not in (DEBIAN / "underpass-control" / "postrm").read_text()
 
 
@@ -99,7 +99,7 @@ def test_the_bill_of_materials_has_every_linked_crate_with_its_locked_hash(tmp_p
     lock = (ROOT / "Cargo.lock").read_text()
     names = {one["name"] for one in bill["components"]}
     assert {"tokio", "rustls", "axum", "clap"} <= names
-    # Tests alone use it.
+    # Only tests use it.
     assert "proptest" not in names
     for one in bill["components"]:
         entry = f'name = "{one["name"]}"\nversion = "{one["version"]}"\n'
@@ -114,7 +114,7 @@ def test_the_bill_of_materials_has_every_linked_crate_with_its_locked_hash(tmp_p
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
 def test_every_linked_crate_may_be_given_on(tmp_path: Path) -> None:
-    """Each declares a permissive licence, as the project's own rules ask."""
+    """Each crate declares a permissive licence, as the project's rules require."""
     bill, _ = _materials(tmp_path)
     permissive = {
         "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0",
@@ -123,7 +123,7 @@ def test_every_linked_crate_may_be_given_on(tmp_path: Path) -> None:
     refused = []
     for one in bill["components"]:
         expression = one["licenses"][0].get("expression", "")
-        # `A OR B` leaves the choice; each part of `A AND B` has to do.
+        # One part of `A OR B` must be permissive, or each part of `A AND B`.
         choices = expression.replace("(", "").replace(")", "").split(" OR ")
         parts = [re.split(r" AND ", choice) for choice in choices]
         if not any(all(p.split(" WITH ")[0] in permissive for p in ps) for ps in parts):

@@ -28,7 +28,7 @@ def _analyze(*arguments: str) -> str:
 
 
 def _values(key: str) -> list[str]:
-    """Return the words of all lines of a key of the unit."""
+    """Return the words in all lines of a key of the unit."""
     lines = UNIT.read_text().splitlines()
     values = [line.partition("=")[2] for line in lines if line.startswith(f"{key}=")]
     return " ".join(values).split()
@@ -47,20 +47,20 @@ def test_a_unit_exposes_little(unit: Path) -> None:
 @_needs_analyze
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_systemd_knows_every_line_of_a_unit(unit: Path) -> None:
-    """A typing mistake in a unit is a warning, and the right stays."""
+    """systemd only warns of a typing mistake in a unit, and the node keeps the right."""
     told = _analyze("verify", str(unit)).splitlines()
-    # The program is not installed here.
+    # systemd also complains that the program is not installed here.
     assert [line for line in told if "is not executable" not in line] == []
 
 
 def test_unit_documentation_and_image_name_the_same_capabilities() -> None:
-    """What a node may be given, in the three places that operators read."""
+    """The capabilities that a node may get, in the three places that operators read."""
     given = set(_values("AmbientCapabilities"))
     assert set(_values("CapabilityBoundingSet")) == given
     operation = (ROOT / "docs" / "operation.md").read_text()
     table = re.findall(r"^\| ((?:CAP_\w+(?:, )?)+)", operation, re.MULTILINE)
     documented = {name for row in table for name in row.split(", ")}
-    # For ports below 1024, which no default needs.
+    # For ports below 1024; no default needs it.
     assert documented - {"CAP_NET_BIND_SERVICE"} == given
     image = (ROOT / "docker" / "README.md").read_text()
     added = re.search(r"cap_add: \[([^]]+)\]", image)
@@ -69,7 +69,7 @@ def test_unit_documentation_and_image_name_the_same_capabilities() -> None:
 
 
 def test_the_image_gives_no_more_than_the_unit() -> None:
-    """By default a container has less: nobody's rights, and nothing to write but its volume."""
+    """By default a container has less: an ordinary user, who may write only to its volume."""
     compose = (ROOT / "docker" / "compose.yaml").read_text()
     for line in ["cap_drop: [ALL]", '"no-new-privileges:true"', "read_only: true"]:
         assert line in compose, line

@@ -1,4 +1,4 @@
-"""A running hub and control service expose what rules and boards name; Prometheus reads them."""
+"""A running hub and control service expose all that rules and boards name, to a Prometheus."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ pytestmark = [
 _BEAM = symmetric("watched", Link(rate_bps=8_000_000, delay_ms=50.0, queue_ms=500.0))
 _SERVICE = f"{addresses.CONTROL}:{PORT}"
 _ENDLESS = 1_000_000_000_000
-# Grafana's variables, for a scrape every other second.
+# Grafana's variables, for a scrape every two seconds.
 _VARIABLES = {"$__rate_interval": "60s", "$__range": "60s"}
 _SHOWN_WITHIN_S = 90.0
 _QUERIES = [query for path in watched.BOARDS for query in watched.queries(path)]
-# What the rule for unforeseen blockages takes for a plan that foresees one.
+# The rule for unforeseen blockages recognises by this series a plan that foresees one.
 _PLANNED = 'underpass_plan_rate_bytes_per_second{link="return", role="pass-on"}'
-# What has no series as long as all is well, or where no HTTPS is set up.
+# These have no series while all is well, or without HTTPS.
 _METRICS = Metrics()
 _OF_FAULTS = {
     "underpass_control_planning_failures": _METRICS.planning_failures,
@@ -49,32 +49,32 @@ _OF_FAULTS = {
 
 @dataclass
 class Watched:
-    """What Prometheus has found."""
+    """The results from Prometheus."""
 
     prometheus: Prometheus
     families: set[str] = field(default_factory=set)
     series: dict[str, list[dict[str, str]]] = field(default_factory=dict)
-    # The first answer with series to each query.
+    # The first answer to each query that has series.
     answers: dict[watched.Query, list[dict[str, Any]]] = field(default_factory=dict)
 
     def expression(self, query: watched.Query) -> str:
-        """Return a panel's expression as Grafana asks it."""
+        """Return a panel's expression as Grafana sends it."""
         [path] = [path for path in watched.BOARDS if path.stem == query.board]
         selector, label = watched.variable(path)
         values = sorted({one[label] for one in self.prometheus.series(selector)})
         asked = query.expression.replace("$instance", "|".join(map(re.escape, values)))
         for name, value in _VARIABLES.items():
             asked = asked.replace(name, value)
-        # Grafana escapes twice, since PromQL's text takes a backslash for its own.
+        # Grafana escapes twice: in a PromQL string, a backslash is an escape, too.
         return asked.replace("\\", "\\\\")
 
     def least(self, selector: str) -> float:
-        """Return the least value of a series so far; infinite if there is none."""
+        """Return a series' least value so far; infinite if there is none."""
         found = self.prometheus.query(f"min(min_over_time({selector}[10m]))")
         return float(found[0]["value"][1]) if found else math.inf
 
     def look(self) -> None:
-        """Read all series that there are."""
+        """Read all present series."""
         self.families = {family(one) for one in self.prometheus.families()}
         self.series = {}
         for one in self.prometheus.series('{job=~"underpass.*"}'):
@@ -83,12 +83,12 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[Watched]:
-    """A terminal downloads, is blocked, once as announced; somebody mistypes a password."""
+    """A terminal downloads and is blocked, once as announced; somebody mistypes a password."""
     access = Access()
     with Testbed(_BEAM, shared=True) as testbed:
         control = Control(testbed)
         control.register()
-        # So that there is a try to sign in.
+        # A failed attempt to sign in, for its metric.
         with pytest.raises(ControlError, match="401"):
             control.call("POST", "/v1/session", {"name": "nobody", "password": "a wrong one"})
         hub = {**control.hub_config, "api": access.api(HUB), "custody": {"durability": "disk"}}
@@ -133,7 +133,7 @@ def _probed(pair: Pair[Testbed]) -> bool:
 
 
 def _empty(found: Watched) -> list[watched.Query]:
-    """Ask what had no series with the legend's labels so far; return what still has none."""
+    """Repeat the queries without series for their legends; return those that still have none."""
     for query in _QUERIES:
         if query in found.answers:
             continue
@@ -200,7 +200,7 @@ def test_a_plan_that_foresees_a_blockage_gives_nothing_on_the_return_link(seen: 
 
 
 def test_prometheus_evaluates_every_rule(seen: Watched) -> None:
-    """Series that cannot be matched one to one show only where there are series."""
+    """A failure to match series one to one shows only with real series."""
     groups = seen.prometheus.ask("rules")["groups"]
     states = {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
     assert set(states) == {rule["alert"] for rule in watched.rules()}

@@ -1,4 +1,4 @@
-"""The alert rules and boards that the packages carry."""
+"""The packages' alert rules and boards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"label_values\((.*), (\w+)\)")
 
 @dataclass(frozen=True)
 class Query:
-    """A query of a panel, and the labels that its legend shows."""
+    """A panel's query, and the labels in its legend."""
 
     board: str
     panel: str
@@ -42,7 +42,7 @@ def board(path: Path) -> dict[str, Any]:
 
 
 def panels(path: Path) -> list[dict[str, Any]]:
-    """Return the panels of a board that show something."""
+    """Return a board's panels that have queries."""
     return [panel for panel in board(path)["panels"] if panel["type"] != "row"]
 
 
@@ -61,7 +61,7 @@ def queries(path: Path) -> list[Query]:
 
 
 def variable(path: Path) -> tuple[str, str]:
-    """Return what a board chooses its instances from: a selector, and the label."""
+    """Return the source of a board's choice of instances: a selector, and the label."""
     [found] = [one for one in board(path)["templating"]["list"] if one["type"] == "query"]
     matched = _VARIABLE.fullmatch(found["query"]["query"])
     assert matched, found["query"]
