@@ -14,7 +14,7 @@ from tests.e2e.conftest import NEAR, StartPair
 from tests.testbed import addresses, ports
 from tests.testbed.client.transfer import download, request
 from tests.testbed.collector import URL, Collector, Span
-from tests.testbed.control import REPORTS, Control
+from tests.testbed.control import BEAM, REPORTS, Control
 from tests.testbed.node import Node, Options, Pair, terminal_node
 from tests.testbed.topology import Testbed
 
@@ -64,6 +64,8 @@ def world() -> Iterator[_World]:
         environment = {"UNDERPASS_TRACES": URL, "UNDERPASS_TRACES_RATIO": "0"}
         control = Control(testbed, environment=environment)
         control.register()
+        # Without another terminal, no demand would move a share of the beam.
+        control.call("PUT", "/v1/terminals/99", {"beam": BEAM, "name": "another"})
         with Collector(testbed.terminal.node, testbed.hub, control.namespace) as collector:
             options = Options(
                 terminal={**REPORTS, "traces": {**_ALL["traces"], "client_context": True}},
