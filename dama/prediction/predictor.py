@@ -119,8 +119,9 @@ class Predictor:
     def feed(self, fix: Fix) -> bool:
         """Take a fix in. Return False for one that says nothing of the way ahead, and ignore it.
 
-        Reports made during a blockage arrive late, the newest first: the older ones are ignored, as
-        are the fixes of a receiver that has lost its satellites.
+        A fix that is not later than the last one is ignored: whoever has late ones feeds a
+        predictor of an earlier state with them. So are those of a receiver that has lost its
+        satellites.
         """
         track, last = self.track, self.track.last
         if last is not None and fix.time_ms <= last.time_ms:

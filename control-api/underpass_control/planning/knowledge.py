@@ -150,6 +150,7 @@ class Knowledge:
         for terminal, found in waiting.items():
             # First, leave out unusable positions, so that they replace no fix beside them.
             fixes = [fix for fix in map(fix_of, found) if fix is not None]
+            fixes.sort(key=lambda one: one.time_ms)
             kept = thinned(fixes, apart_ms) if apart_ms else fixes
             passed_over += len(fixes) - len(kept)
             for fix in kept:

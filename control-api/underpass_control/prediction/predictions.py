@@ -18,6 +18,7 @@ from dama.prediction.habits import MOST_DRIVES, MOST_ROADS, Habits
 from dama.prediction.learning import Learned
 from dama.prediction.places import Line
 from dama.prediction.predictor import ENDED_SILENT_MS, leaps
+from underpass_control.prediction.in_order import InOrder
 from underpass_control.prediction.leaps import Leaps
 from underpass_control.prediction.lessons import Lesson, Lessons
 from underpass_control.prediction.observed import ObservedBlockage, as_observed, recognise
@@ -40,6 +41,7 @@ class _Ahead:
     """What is known of a terminal."""
 
     predictor: Predictor
+    in_order: InOrder = field(default_factory=InOrder)
     route: Line | None = None
     announcements: list[Announcement] = field(default_factory=list)
     observed: ObservedBlockage | None = None
@@ -100,6 +102,8 @@ class Predictions:
             if habits != ahead.predictor.habits:
                 track = ahead.predictor.track
                 ahead.predictor = Predictor(self._map, track, ahead.route, habits)
+                # Late fixes would lead back to the habits of before.
+                ahead.in_order = InOrder()
                 ahead.found_ms = None
 
     def set_route(self, terminal: int, route: Line | None) -> None:
@@ -118,24 +122,44 @@ class Predictions:
             self.set_route(terminal, lines.get(terminal))
 
     def feed(self, terminal: int, fix: Fix) -> bool:
-        """Take a fix in; False where it says nothing of what is ahead, and changes nothing."""
+        """Take a fix in; False where it says nothing of what is ahead, and changes nothing.
+
+        A late fix that fills a gap of the track is put in its place once blockages are asked for,
+        or the next fix comes.
+        """
         ahead = self._of(terminal)
-        habits, last = ahead.predictor.habits, ahead.predictor.track.last
-        ahead.predictor.most_roads = self._most_roads()
-        if not ahead.predictor.feed(fix):
-            # A late fix is not used for predictions, but it may be another vehicle's.
-            if last and fix.time_ms < last.time_ms and ahead.leaps.came_late(last, fix):
+        predictor, last = ahead.predictor, ahead.predictor.track.last
+        predictor.most_roads = self._most_roads()
+        if last is not None and fix.time_ms <= last.time_ms:
+            # It may be another vehicle's.
+            if fix.time_ms < last.time_ms and ahead.leaps.came_late(last, fix):
                 self._leaping.add(terminal)
+            if not ahead.in_order.feed(predictor, fix):
+                return False
+            ahead.found_ms = None
+            return True
+        self._take_late(terminal, ahead)
+        habits = predictor.habits
+        if not ahead.in_order.feed(predictor, fix):
             return False
         # A track that has leapt begins anew.
-        is_new = len(ahead.predictor.track.trail) == 1
+        is_new = len(predictor.track.trail) == 1
         if last is not None and is_new and leaps(last, fix) and ahead.leaps.leapt(fix.time_ms):
             self._leaping.add(terminal)
         ahead.found_ms = None
+        self._look(terminal, ahead, habits)
+        return True
+
+    def _take_late(self, terminal: int, ahead: _Ahead) -> None:
+        habits = ahead.predictor.habits
+        if ahead.in_order.take_late(ahead.predictor):
+            self._look(terminal, ahead, habits)
+
+    def _look(self, terminal: int, ahead: _Ahead, habits: Habits) -> None:
+        """Note changed habits and learn, after fixes; `habits` are those of before."""
         if ahead.predictor.habits is not habits:
             self._unstored.add(terminal)
         self._lessons.look(terminal, ahead.predictor.track, len(self._terminals))
-        return True
 
     def take_leaping(self) -> set[int]:
         """Return the terminals to warn of, whose positions seem to be of several vehicles."""
@@ -169,7 +193,7 @@ class Predictions:
                 self._lessons.lost(terminal, ObservedBlockage(entry_ms, exit_ms))
             return
         else:
-            expected = self._expected(ahead, entry_ms)
+            expected = self._expected(terminal, ahead, entry_ms)
             ahead.observed = ObservedBlockage(entry_ms, exit_ms, recognise(entry_ms, expected))
         ahead.found_ms = None
         if ahead.observed.exit_ms is not None:
@@ -214,7 +238,7 @@ class Predictions:
             ahead.announcements = [
                 one for one in ahead.announcements if one.entry_ms + one.duration_ms > now_ms
             ]
-            expected = self._expected(ahead, now_ms)
+            expected = self._expected(terminal, ahead, now_ms)
             self._lessons.expect(terminal, expected, now_ms)
             left = self._withdrawn.left(terminal, expected, now_ms)
             ahead.found = as_observed(left, ahead.observed, now_ms)
@@ -258,7 +282,8 @@ class Predictions:
             ahead = self._terminals[terminal] = _Ahead(Predictor(self._map))
         return ahead
 
-    def _expected(self, ahead: _Ahead, now_ms: int) -> tuple[Blockage, ...]:
+    def _expected(self, terminal: int, ahead: _Ahead, now_ms: int) -> tuple[Blockage, ...]:
+        self._take_late(terminal, ahead)
         said = [self._of_map(announcement) for announcement in ahead.announcements]
         return reconcile(ahead.predictor.blockages(now_ms), said, now_ms)
 
