@@ -67,7 +67,8 @@ def reconcile(
        every fix, but an announcement made before a stop is older than the fixes after it. If both
        are equally late, the announcement counts.
     4. If the announcement is the later one, its confidence counts, and 0 withdraws the
-       prediction; otherwise the greater confidence counts.
+       prediction; otherwise, and if the prediction is by a known route, the greater confidence
+       counts: a program on board that does not know the route must not hide what it leads to.
     5. A blockage that only one of them has stays as it is.
     """
     open_ones: list[Announcement] = []
@@ -93,6 +94,11 @@ def reconcile(
 
 
 def _of_both(predicted: Blockage, said: Blockage) -> Blockage:
-    if said.based_on_ms >= predicted.based_on_ms:
-        return replace(said, obstruction_id=said.obstruction_id or predicted.obstruction_id)
-    return replace(predicted, confidence=max(predicted.confidence, said.confidence))
+    greater = max(predicted.confidence, said.confidence)
+    if said.based_on_ms < predicted.based_on_ms:
+        return replace(predicted, confidence=greater)
+    return replace(
+        said,
+        obstruction_id=said.obstruction_id or predicted.obstruction_id,
+        confidence=greater if predicted.by_route and said.confidence > 0.0 else said.confidence,
+    )

@@ -17,7 +17,7 @@ class Blockage:
     `based_on_ms` is the time of the fix, or of the announcement, that it is based on. Entry and
     exit are medians, provided that nothing unforeseen delays the vehicle. `entry_within_ms` and
     `exit_within_ms` are intervals that contain them with probability 0.8, with 0.1 before and 0.1
-    after; None where their accuracy is unknown.
+    after; None where their accuracy is unknown. `by_route` says that a known route leads there.
     """
 
     obstruction_id: str | None
@@ -28,6 +28,7 @@ class Blockage:
     source: Literal["predicted", "announced"] = "predicted"
     entry_within_ms: tuple[int, int] | None = None
     exit_within_ms: tuple[int, int] | None = None
+    by_route: bool = False
 
     @property
     def span(self) -> Span:

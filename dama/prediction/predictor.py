@@ -62,7 +62,8 @@ LOST_FACTOR = 3
 class _Way(NamedTuple):
     """A way into an obstruction, by road or straight ahead, and its probability.
 
-    `number` is how often the vehicle passes the same obstruction before it, from here on.
+    `number` is how often the vehicle passes the same obstruction before it, from here on;
+    `by_route` says that the known route leads into it.
     """
 
     obstruction_id: str
@@ -70,6 +71,7 @@ class _Way(NamedTuple):
     profile: Profile
     offset_m: float
     number: int = 0
+    by_route: bool = False
 
     @property
     def to_entry_m(self) -> float:
@@ -353,6 +355,7 @@ class Predictor:
             based_on_ms=last.time_ms,
             entry_within_ms=(moment(enters.p10_s), moment(enters.p90_s)),
             exit_within_ms=(moment(leaves.p10_s), moment(leaves.p90_s)),
+            by_route=any(way.by_route for way in ways),
         )
 
     def _ways(self, patience: float) -> Iterator[_Way]:
@@ -380,7 +383,7 @@ class Predictor:
             passed[name] += 1
             found = route.way_to(passage, progress.offset_m, self._seen_on())
             if found is not None:
-                yield _Way(name, progress.probability, *found, number)
+                yield _Way(name, progress.probability, *found, number, by_route=True)
                 continue
             by_map = list(self._by_map(0.0)) if by_map is None else by_map
             same = [way for way in by_map if _is_same_way(way, name, to_entry_m)]
@@ -393,9 +396,9 @@ class Predictor:
             if best is None:
                 by_line = route.way_by_line(passage, progress.offset_m)
                 by_line = by_line or (Profile.of_lengths(to_entry_m, inside_m), 0.0)
-                yield _Way(name, progress.probability, *by_line, number)
+                yield _Way(name, progress.probability, *by_line, number, by_route=True)
             else:
-                yield best._replace(probability=progress.probability, number=number)
+                yield best._replace(probability=progress.probability, number=number, by_route=True)
 
     def _seen_on(self) -> Iterator[str]:
         """Yield the roads that the vehicle may be on, the most probable first."""

@@ -62,6 +62,17 @@ def test_of_two_passages_of_one_obstruction_the_next_one_is_announced() -> None:
     assert behind[-1][2] > 0.5
 
 
+def test_another_map_leaves_the_habits_as_they_are() -> None:
+    announcer = Announcer(MAP)
+    # Through the tunnel, and silent until the drive is over.
+    fed(announcer, eastwards(1_500.0, 20.0, seconds=150))
+    announcer.feed(fix(3_600, -1_500.0, 0.0, 20.0))
+    habits = announcer._predictor.habits
+    assert len(habits.drives) == 1
+    announcer.set_map(MAP)
+    assert announcer._predictor.habits == habits
+
+
 def test_what_could_not_be_said_stays_due() -> None:
     announcer = Announcer(MAP)
     for one in eastwards(-400.0, 20.0):

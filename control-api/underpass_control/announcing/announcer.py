@@ -27,7 +27,8 @@ class Announcer:
 
     def set_map(self, obstructions: ObstructionMap) -> None:
         """Continue with another map."""
-        self._predictor = Predictor(obstructions, self._predictor.track)
+        before = self._predictor
+        self._predictor = Predictor(obstructions, before.track, habits=before.habits)
 
     def feed(self, fix: Fix) -> None:
         """Take a fix in; one that is older than the last changes nothing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +51,13 @@ def test_the_terminals_later_word_counts() -> None:
 def test_a_word_from_before_the_last_fix_gives_confidence_but_no_times() -> None:
     (one,) = reconcile([predicted(70, based_s=0)], [announced(60, 40, 0.95, said_s=-30)], NOW)
     assert (one.entry_ms, one.duration_s, one.confidence) == (NOW + 70_000, 30.0, 0.95)
+
+
+def test_whoever_does_not_know_the_route_makes_no_less_sure_of_what_it_leads_to() -> None:
+    known = replace(predicted(60, confidence=0.98, based_s=-2), by_route=True)
+    (one,) = reconcile([known], [announced(64, 40, 0.35)], NOW)
+    assert (one.entry_ms, one.duration_s, one.confidence) == (NOW + 64_000, 40.0, 0.98)
+    assert reconcile([known], [announced(64, 40, 0.0)], NOW) == ()
 
 
 def test_confidence_0_withdraws_what_it_speaks_of() -> None:

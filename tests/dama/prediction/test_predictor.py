@@ -75,6 +75,7 @@ def test_a_route_decides_at_the_junction() -> None:
             predictor.feed(given_fix)
             confidences = [blockage.confidence for blockage in now(predictor)]
         assert (confidences > [0.9]) is sure
+        assert all(blockage.by_route is sure for blockage in now(predictor))
 
 
 def test_who_has_come_along_unseen_and_stands_is_looked_for_anew() -> None:
