@@ -123,6 +123,9 @@ def test_of_a_log_that_begins_before_the_receiver_has_a_time_nothing_is_rejected
     reader = NmeaReader(of_log=True)
     assert len(list(read_nmea([*cold, rmc("120000.000")], reader))) == 1
     assert reader.counts.rejected == 0
+    # A time that cannot be is counted.
+    reader.feed(with_checksum("GPRMC,250000.000,A,4619.0,N,00655.5,E,1,1,010626,,,A"))
+    assert reader.counts.rejected == 1
 
 
 def test_an_epoch_of_which_one_sentence_denies_the_fix_has_none() -> None:
@@ -188,7 +191,6 @@ def test_one_date_in_the_future_does_not_silence_all_later_ones() -> None:
         "GPRMC,120000.000,A,4675.0,N,00655.5,E,1,1,010626,,,A",
         "GPRMC,120000.000,A,4619.0,X,00655.5,E,1,1,010626,,,A",
         "GPRMC,120000.000,A,9119.0,N,00655.5,E,1,1,010626,,,A",
-        "GPRMC,120000.000,A,4619.0,N,00655.5,E,nan,1,010626,,,A",
         "GPRMC,120000.000,A,4619.0,N,00655.5,E,99999,1,010626,,,A",
         "GPRMC,120000.000,A",
         "GPRMC",

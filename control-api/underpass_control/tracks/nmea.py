@@ -40,13 +40,18 @@ _SENTENCE = re.compile(
 )
 _TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d|60)(?:\.(\d{1,9}))?", re.ASCII)
 _ANGLE = re.compile(r"(\d{1,3})([0-5]\d(?:\.\d{1,9})?)", re.ASCII)
-_NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+# Some receivers leave out the digits before or after the point.
+_NUMBER = re.compile(r"-?(?=\.?\d)\d{0,9}(?:\.\d{0,9})?", re.ASCII)
 _SHORT_DATE = re.compile(r"(\d{2})(\d{2})(\d{2})", re.ASCII)
 _LONG_DATE = re.compile(r"(\d{1,2}),(\d{1,2}),(\d{4})", re.ASCII)
 
 
 class SentenceError(ValueError):
     """A line that is not a valid sentence."""
+
+
+class _NoTimeError(SentenceError):
+    """A sentence without a time, as of a receiver that was just switched on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +158,11 @@ class NmeaReader:
             return []
         try:
             reader(self, read)
-        except SentenceError:
-            # In a log only rejected fixes are counted: a receiver that was just switched on writes
-            # sentences without times.
+        except _NoTimeError:
+            # Nothing of a log is lost with it.
             self.counts.rejected += not self._of_log
+        except SentenceError:
+            self.counts.rejected += 1
         return self._take()
 
     def finish(self) -> list[Fix]:
@@ -353,6 +359,8 @@ def read_nmea(lines: Iterable[str], reader: NmeaReader | None = None) -> Iterato
 
 
 def _time_of_day(text: str) -> timedelta:
+    if not text:
+        raise _NoTimeError("no time of day")
     found = _TIME.fullmatch(text)
     if not found:
         raise SentenceError(f"no time of day: {text}")
@@ -396,8 +404,5 @@ def _course(text: str) -> float | None:
 
 
 def _scaled(text: str, factor: float) -> float | None:
-    if not text:
-        return None
-    if not _NUMBER.fullmatch(text):
-        raise SentenceError(f"no number: {text}")
-    return float(text) * factor
+    """Return a number times a factor; None for any other text, which costs only this value."""
+    return float(text) * factor if _NUMBER.fullmatch(text) else None

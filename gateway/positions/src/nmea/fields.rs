@@ -64,16 +64,18 @@ fn parse_degrees(text: &str) -> Option<f64> {
     (minutes < 60.0).then_some(digits(degrees)? as f64 + minutes / 60.0)
 }
 
-/// A number times a factor; none if the field is empty.
-pub fn scaled(text: &str, factor: f64) -> Result<Option<f64>, SentenceError> {
-    if text.is_empty() {
-        return Ok(None);
+/// A number times a factor; none for any other text, which costs only this value. Some receivers
+/// leave out the digits before or after the point.
+pub fn scaled(text: &str, factor: f64) -> Option<f64> {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let is_plain = |part: &str| part.len() <= 9 && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_plain(whole) || !is_plain(fraction) {
+        return None;
     }
-    let (whole, _) = split_fraction(text.strip_prefix('-').unwrap_or(text))
-        .ok_or_else(|| wrong("number", text))?;
-    let number: Option<f64> = text.parse().ok().filter(|_| whole.len() <= 9);
-    let number = number.ok_or_else(|| wrong("number", text))?;
-    Ok(Some(number * factor))
+    // It fails if there is no digit at all.
+    let number: f64 = text.parse().ok()?;
+    Some(number * factor)
 }
 
 /// A date ddmmyy: its midnight, ms since 1970.
@@ -156,10 +158,23 @@ mod tests {
 
     #[test]
     fn numbers_are_plain_decimals() {
-        assert_eq!(scaled("", 2.0), Ok(None));
-        assert_eq!(scaled("-1.5", 2.0), Ok(Some(-3.0)));
-        for text in ["nan", "inf", "1e5", "+1", "1.", ".5", "1234567890", "--1"] {
-            assert!(scaled(text, 1.0).is_err(), "{text}");
+        for (text, number) in [("-1.5", -1.5), ("1.", 1.0), (".5", 0.5), ("-.5", -0.5)] {
+            assert_eq!(scaled(text, 2.0), Some(2.0 * number), "{text}");
+        }
+        for text in [
+            "",
+            "nan",
+            "inf",
+            "1e5",
+            "+1",
+            ".",
+            "-",
+            "-.",
+            "1.2.3",
+            "1234567890",
+            "--1",
+        ] {
+            assert_eq!(scaled(text, 1.0), None, "{text}");
         }
     }
 

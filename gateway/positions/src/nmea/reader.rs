@@ -87,7 +87,10 @@ impl Reader {
             "GNS" => self.gns(&read),
             "GLL" => self.gll(&read),
             "GST" => self.gst(&read),
-            "VTG" => self.vtg(&read),
+            "VTG" => {
+                self.vtg(&read);
+                Ok(())
+            }
             "ZDA" => self.zda(&read),
             _ => Ok(()),
         };
@@ -130,8 +133,8 @@ impl Reader {
             place: place(read, 2)?,
             valid: Some(read.field(1) == "A" && is_measured(mode)),
             accuracy_m: (mode == "E").then_some(ESTIMATED_M),
-            speed_mps: scaled(read.field(6), KNOTS)?,
-            heading_deg: course(read.field(7))?,
+            speed_mps: scaled(read.field(6), KNOTS),
+            heading_deg: course(read.field(7)),
             ..Epoch::default()
         });
         Ok(())
@@ -140,7 +143,7 @@ impl Reader {
     fn gga(&mut self, read: &Sentence<'_>) -> Result<(), SentenceError> {
         self.at(read.field(0))?;
         let quality = read.field(5);
-        let dilution = scaled(read.field(7), RANGE_ERROR_M)?;
+        let dilution = scaled(read.field(7), RANGE_ERROR_M);
         self.learn(Epoch {
             place: place(read, 1)?,
             // 7 is typed in and 8 simulated: neither is a fix. 6 is dead
@@ -168,7 +171,7 @@ impl Reader {
         let measured = modes.contains(['A', 'D', 'P', 'R', 'F']);
         let estimated = !measured && modes.contains('E');
         let measured = measured && sees_satellites(read);
-        let dilution = scaled(read.field(7), RANGE_ERROR_M)?;
+        let dilution = scaled(read.field(7), RANGE_ERROR_M);
         self.learn(Epoch {
             place: place(read, 1)?,
             valid: Some(measured || estimated),
@@ -197,9 +200,7 @@ impl Reader {
 
     fn gst(&mut self, read: &Sentence<'_>) -> Result<(), SentenceError> {
         self.at(read.field(0))?;
-        let north = scaled(read.field(5), 1.0)?;
-        let east = scaled(read.field(6), 1.0)?;
-        let both = north.zip(east);
+        let both = scaled(read.field(5), 1.0).zip(scaled(read.field(6), 1.0));
         self.learn(Epoch {
             accuracy_m: both.map(|(north, east)| ((north * north + east * east) / 2.0).sqrt()),
             ..Epoch::default()
@@ -208,15 +209,14 @@ impl Reader {
     }
 
     /// It has no time of its own: it belongs to the epoch that is open.
-    fn vtg(&mut self, read: &Sentence<'_>) -> Result<(), SentenceError> {
-        let kmh = scaled(read.field(6), KMH)?;
-        let knots = scaled(read.field(4), KNOTS)?;
+    fn vtg(&mut self, read: &Sentence<'_>) {
+        let kmh = scaled(read.field(6), KMH);
+        let knots = scaled(read.field(4), KNOTS);
         self.learn(Epoch {
             speed_mps: kmh.or(knots),
-            heading_deg: course(read.field(0))?,
+            heading_deg: course(read.field(0)),
             ..Epoch::default()
         });
-        Ok(())
     }
 
     fn zda(&mut self, read: &Sentence<'_>) -> Result<(), SentenceError> {
@@ -308,9 +308,8 @@ fn sees_satellites(read: &Sentence<'_>) -> bool {
 }
 
 /// A course over ground, degrees. An invalid one is left out without losing the fix.
-fn course(text: &str) -> Result<Option<f64>, SentenceError> {
-    let degrees = scaled(text, 1.0)?;
-    Ok(degrees.filter(|degrees| (0.0..=360.0).contains(degrees)))
+fn course(text: &str) -> Option<f64> {
+    scaled(text, 1.0).filter(|degrees| (0.0..=360.0).contains(degrees))
 }
 
 /// A mode means a place, but for none, typed in and simulated.
@@ -321,5 +320,5 @@ fn is_measured(mode: &str) -> bool {
 /// Above mean sea level, m, of GGA and GNS. No place is given up for its
 /// altitude.
 fn altitude(read: &Sentence<'_>) -> Option<f64> {
-    scaled(read.field(8), 1.0).ok().flatten()
+    scaled(read.field(8), 1.0)
 }
