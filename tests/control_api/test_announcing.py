@@ -22,11 +22,14 @@ from underpass_control.client import Client, RefusedError
 from underpass_control.replay.player import Played, play
 from underpass_control.replay.targets import target_of
 from underpass_control.replay.timeline import Timeline
+from underpass_control.tracks.nmea import Counts
 
 from dama.prediction import Fix
 from tests.dama.prediction.test_laws import MAP, START_MS, TUNNEL_M, eastwards, fix
 from tests.dama.prediction.test_passages import serpentine
 from tests.free_port import free_port
+
+VECTORS = Path(__file__).parents[2] / "docs" / "vectors" / "gpsd.json"
 
 
 def fed(announcer: Announcer, fixes: list[Fix]) -> list[tuple[float, float, float]]:
@@ -107,6 +110,28 @@ def test_inside_nothing_is_said_again() -> None:
     entered_ms = drive[-1].time_ms + 4_000
     for second in range(15):
         assert announcer.due(entered_ms + 1000 * second) == []
+
+
+@pytest.mark.parametrize(
+    "case", json.loads(VECTORS.read_text())["cases"], ids=lambda case: str(case["name"])
+)
+def test_reports_of_gpsd_are_read_as_the_vectors_say(case: dict[str, Any]) -> None:
+    counts = Counts()
+    read = [gpsd.read_report(line.encode(), None, counts) for line in case["lines"]]
+    found = [one for one in read if one is not None]
+    dated = [one for one in case["fixes"] if one["time_ms"] is not None]
+    assert [one.time_ms for one in found] == [one["time_ms"] for one in dated]
+    for one, expected in zip(found, dated, strict=True):
+        assert (one.lon, one.lat) == (expected["longitude"], expected["latitude"])
+        assert one.speed_mps == expected.get("speed_mps")
+        assert one.heading_deg == expected.get("heading_deg")
+        assert one.accuracy_m == pytest.approx(expected.get("accuracy_m"), abs=1e-9)
+    undated = len(case["fixes"]) - len(dated)
+    counted = case["counts"]
+    assert vars(counts) == counted | {
+        "fixes": counted["fixes"] - undated,
+        "rejected": counted["rejected"] + undated,
+    }
 
 
 @pytest.mark.parametrize(

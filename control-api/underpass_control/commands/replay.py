@@ -70,7 +70,10 @@ def replay(
     said = f"{played.sent} of {played.fixes} fixes sent"
     if left_out:
         said += f"; {left_out} of the recording cannot be, or fall back in time, and are left out"
-    tell(played.summary() | {"left_out": left_out}, said, as_json=as_json)
+    if recording.spoilt:
+        said += f"; {recording.spoilt} lines cannot be read"
+    found = {"left_out": left_out, "unreadable_lines": recording.spoilt}
+    tell(played.summary() | found, said, as_json=as_json)
     if played.trouble:
         fail(played.trouble)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dama.prediction import Fix
 from underpass_control.announcing.gpsd import MOST_LINE, read_report
-from underpass_control.tracks import gpx
+from underpass_control.tracks import gpx, nmea
 from underpass_control.tracks.gpx import GpxError, read_gpx
 from underpass_control.tracks.nmea import NmeaReader, read_nmea
 
@@ -22,10 +22,15 @@ class RecordingError(Exception):
 
 
 class Recording(NamedTuple):
-    """The fixes of a file, in its order, and how many of its points or fixes were rejected."""
+    """The fixes of a file, in its order.
+
+    `rejected` counts its points, reports and sentences that cannot be, `spoilt` the lines that are
+    no valid report or sentence.
+    """
 
     fixes: list[Fix]
     rejected: int
+    spoilt: int
 
 
 def read_recording(path: Path) -> Recording:
@@ -40,7 +45,7 @@ def read_recording(path: Path) -> Recording:
         if is_xml:
             fixes = list(read_gpx(_pieces(path), points))
         elif begins == b"{":
-            fixes = list(_reports(path))
+            fixes = list(_reports(path, reader.counts))
         else:
             fixes = list(_log(path, "utf-16" if head.startswith(_UTF_16) else "ascii", reader))
     except OSError as error:
@@ -54,7 +59,7 @@ def read_recording(path: Path) -> Recording:
         if is_xml:
             why = f"{points.rejected} track points without place or time"
         raise RecordingError(f"{path}: neither NMEA, GPX nor gpsd's reports with fixes ({why})")
-    return Recording(fixes, points.rejected + reader.counts.rejected)
+    return Recording(fixes, points.rejected + reader.counts.rejected, reader.counts.spoilt)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -63,11 +68,11 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _reports(path: Path) -> Iterator[Fix]:
+def _reports(path: Path, counts: nmea.Counts) -> Iterator[Fix]:
     """Yield the fixes of gpsd's reports, one a line, as `gpspipe -w` writes them."""
     with path.open("rb") as file:
         while line := file.readline(MOST_LINE):
-            fix = read_report(line, None)
+            fix = read_report(line, None, counts)
             if fix is not None:
                 yield fix
 

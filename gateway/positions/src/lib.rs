@@ -15,6 +15,8 @@ pub mod nmea;
 mod pace;
 mod replay;
 mod sequence;
+#[cfg(test)]
+mod vectors;
 
 pub use feed::{Counts, Event, Feed, FeedError};
 pub use fix::{Fix, FixError, MAX_SPEED_MPS};

@@ -202,7 +202,18 @@ def test_what_can_be_no_fix_is_counted(tmp_path: Path) -> None:
     gpx = tmp_path / "drive.gpx"
     point = '<trkpt lon="7" lat="{}"><time>2030-01-01T00:00:00Z</time></trkpt>'
     gpx.write_text(f"<gpx><trk>{point.format(46)}{point.format(91)}</trk></gpx>")
-    assert read_recording(gpx).rejected == 1
+    assert read_recording(gpx)[1:] == (1, 0)
+
+
+def test_what_is_left_out_of_a_log_is_counted(tmp_path: Path) -> None:
+    log = tmp_path / "drive.nmea"
+    lines = log_of(range(10)).splitlines(keepends=True)
+    for number in range(0, len(lines), 2):
+        lines[number] = lines[number].replace("*", "0*")
+    impossible = with_checksum("$GPRMC,120000.00,A,9119.0,N,00655.5,E,1,1,010626,,,A")
+    log.write_text("".join([*lines, impossible]))
+    read = read_recording(log)
+    assert (read.rejected, read.spoilt) == (1, len(lines) // 2)
 
 
 def test_what_gpsd_has_reported_is_a_recording(tmp_path: Path) -> None:
@@ -216,10 +227,13 @@ def test_what_gpsd_has_reported_is_a_recording(tmp_path: Path) -> None:
             for s in range(5)
         ),
         '{"class":"TPV","mode":3,"lat":46.0,"lon":7.0}',
+        '{"class":"TPV","mode":3,"time":"2020-01-01T00:00:05Z","lat":46.0,"lon":7.0,"speed":200}',
         '{"class":"TPV","mode":3,"time":"2020-01-01T00:00:',
     ]
     said.write_text("\n".join(lines))
-    fixes_of = read_recording(said).fixes
+    fixes_of, rejected, spoilt = read_recording(said)
+    # One has no time, and one is no vehicle's; the last one is cut off.
+    assert (rejected, spoilt) == (2, 1)
     assert [one.lon for one in fixes_of] == [7.0, 7.1, 7.2, 7.3, 7.4]
     assert fixes_of[1].time_ms - fixes_of[0].time_ms == 1000
     assert (fixes_of[0].speed_mps, fixes_of[0].heading_deg, fixes_of[0].accuracy_m) == (20, 90, 6)

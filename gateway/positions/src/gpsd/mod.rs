@@ -1,7 +1,8 @@
 //! gpsd's JSON protocol, version 3, from the client's side.
 //!
 //! After the greeting the client asks to watch, and gpsd sends one object per line: a *TPV* (time,
-//! position, velocity) for each epoch, and others, which are skipped.
+//! position, velocity) for each epoch, and others, which are skipped. The control service reads
+//! recorded reports in the same way; both are tested with `docs/vectors/gpsd.json`.
 //! <https://gpsd.gitlab.io/gpsd/gpsd_json.html>
 
 mod objects;

@@ -2,6 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fix::Fix;
+use crate::vectors;
+
+const VECTORS: &str = include_str!("../../../../docs/vectors/gpsd.json");
 
 const TPV: &str = r#"{"class":"TPV","device":"/dev/pts/3","status":1,"mode":3,"time":"2026-06-01T12:00:00.000Z","leapseconds":18,"ept":0.005,"lat":46.316666667,"lon":6.925,"altHAE":421.5,"altMSL":372.0,"alt":372.0,"epx":8.0,"epy":6.0,"track":90.0,"magtrack":88.1,"speed":27.5,"climb":0.0,"eps":16.0,"epc":46.0}"#;
 const VERSION: &str =
@@ -20,6 +23,18 @@ fn feed(client: &mut Client, now: Instant, line: &str) -> Vec<Event> {
     client
         .receive(now, format!("{line}\r\n").as_bytes())
         .unwrap()
+}
+
+#[test]
+fn reports_are_read_as_the_vectors_say() {
+    vectors::check(VECTORS, |case| {
+        let (mut client, now) = client(None);
+        let mut events = vec![];
+        for line in &case.lines {
+            events.extend(feed(&mut client, now, line));
+        }
+        (events, client.counts())
+    });
 }
 
 fn trouble(events: &[Event]) -> &str {

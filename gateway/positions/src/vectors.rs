@@ -1,27 +1,23 @@
-//! The vectors of `docs/vectors/nmea.json`, which the control service's reader
-//! of logs shares.
+//! The vectors that the control service's readers share: `docs/vectors`.
 
 use serde::Deserialize;
 
-use super::reader::Reader;
-use crate::calendar;
 use crate::feed::{Counts, Event};
 use crate::fix::Fix;
-
-const VECTORS: &str = include_str!("../../../../docs/vectors/nmea.json");
 
 #[derive(Deserialize)]
 struct Vectors {
     cases: Vec<Case>,
 }
 
+/// Lines, and what they make.
 #[derive(Deserialize)]
-struct Case {
+pub(crate) struct Case {
     name: String,
-    lines: Vec<String>,
+    pub lines: Vec<String>,
     fixes: Vec<Expected>,
     counts: Counted,
-    not_before_ms: Option<u64>,
+    pub not_before_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -63,29 +59,17 @@ impl Expected {
     }
 }
 
-fn read(case: &Case) -> (Vec<Fix>, Counts) {
-    let gps_began = calendar::midnight_ms(1980, 1, 6).unwrap();
-    let mut reader = Reader::new(case.not_before_ms.unwrap_or(gps_began));
-    for line in &case.lines {
-        reader.line(line.as_bytes());
-    }
-    reader.finish();
-    let fix = |event| match event {
-        Event::Fix(fix) => Some(fix),
-        _ => None,
-    };
-    (
-        reader.take().into_iter().filter_map(fix).collect(),
-        reader.counts(),
-    )
-}
-
-#[test]
-fn logs_are_read_as_the_vectors_say() {
-    let vectors: Vectors = serde_json::from_str(VECTORS).unwrap();
+/// Checks that the lines of each case of a file make what the file says.
+pub(crate) fn check(text: &str, read: impl Fn(&Case) -> (Vec<Event>, Counts)) {
+    let vectors: Vectors = serde_json::from_str(text).unwrap();
     assert!(!vectors.cases.is_empty());
     for case in &vectors.cases {
-        let (fixes, counts) = read(case);
+        let (events, counts) = read(case);
+        let fix = |event| match event {
+            Event::Fix(fix) => Some(fix),
+            _ => None,
+        };
+        let fixes: Vec<Fix> = events.into_iter().filter_map(fix).collect();
         let name = &case.name;
         assert_eq!(fixes.len(), case.fixes.len(), "{name}: {fixes:#?}");
         for (expected, fix) in case.fixes.iter().zip(&fixes) {
