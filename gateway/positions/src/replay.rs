@@ -4,6 +4,9 @@ use crate::fix::Fix;
 
 /// A step back of this much begins the drive anew, ms.
 const BACK_MS: u64 = 5_000;
+/// Fixes further apart than any tunnel takes, ms, are of two drives, or a date was wrong:
+/// the later one begins the drive anew. The control service's replay has the same bound.
+const APART_MS: u64 = 30 * 60_000;
 
 /// Shifts all times so that the first fix is now.
 #[derive(Debug, Default)]
@@ -18,7 +21,8 @@ impl Replay {
     /// since 1970. Without a clock there is no now, and the fix loses its time.
     pub fn shift(&mut self, fix: Fix, node_ms: Option<u64>) -> Fix {
         let shifted = fix.time_ms.zip(node_ms).map(|(recorded, now)| {
-            let again = recorded.saturating_add(BACK_MS) < self.last_ms;
+            let again = recorded.saturating_add(BACK_MS) < self.last_ms
+                || recorded > self.last_ms.saturating_add(APART_MS);
             self.last_ms = recorded;
             let anchor = self.anchor.filter(|_| !again);
             let (began, then) = *self.anchor.insert(anchor.unwrap_or((recorded, now)));
@@ -63,6 +67,21 @@ mod tests {
         // The times of an interleaved talker do not.
         let back = replay.shift(at(999_000), Some(10_102_000));
         assert_eq!(back.time_ms, Some(10_100_000));
+    }
+
+    #[test]
+    fn a_second_drive_hours_later_and_a_first_date_too_early_are_now() {
+        let mut replay = Replay::default();
+        replay.shift(at(1_000_000), Some(50_000_000_000));
+        let later = replay.shift(at(1_000_000 + 3 * 3_600_000), Some(50_000_001_000));
+        assert_eq!(later.time_ms, Some(50_000_001_000));
+        let years = replay.shift(at(1_700_000_000_000), Some(50_000_002_000));
+        assert_eq!(years.time_ms, Some(50_000_002_000));
+        // A gap that is no longer than a tunnel takes stays.
+        let tunnel = replay.shift(at(1_700_001_800_000), Some(50_001_802_000));
+        assert_eq!(tunnel.time_ms, Some(50_001_802_000));
+        let next = replay.shift(at(1_700_001_801_000), Some(50_001_900_000));
+        assert_eq!(next.time_ms, Some(50_001_803_000));
     }
 
     #[test]
