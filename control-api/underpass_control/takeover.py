@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from dama.prediction import Fix, FixError
-from dama.prediction.fix import MAX_SPEED_MPS
+from dama.prediction.fix import CLOCK_TOLERANCE_MS, MAX_SPEED_MPS
 from underpass_control.demand import Demands
 from underpass_control.prediction import Predictions
 from underpass_control.storage import announcements, blockages, habits, links, positions, routes
@@ -84,6 +84,7 @@ async def recall(
         connection,
         beam,
         since_ms=now_ms - _SILENT_MS,
+        until_ms=now_ms + CLOCK_TOLERANCE_MS,
         within_ms=_TRACK_MS,
         terminals=terminals,
     )

@@ -117,7 +117,7 @@ def test_what_waits_together_is_taken_in_order(monkeypatch: pytest.MonkeyPatch) 
     for second in (60, *range(60)):
         for change in _told([Position(VAN, ms(second), 7.5, 46.5)]):
             knowledge.take("positions", json.loads(json.dumps(change)))
-    asyncio.run(knowledge.feed())
+    asyncio.run(knowledge.feed(ms(60)))
     assert found == [ms(second) for second in range(61)]
 
 

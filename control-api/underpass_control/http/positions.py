@@ -150,6 +150,7 @@ class Positions:
         async with self._database.reading() as connection:
             found = await stored.newest_of_all(
                 connection,
+                self._until_ms(),
                 beam=query.beam,
                 after=number_after(query.cursor),
                 limit=query.limit,
@@ -166,10 +167,14 @@ class Positions:
     async def _newest(self, call: Call) -> models.Position:
         terminal = call.path_number("terminal")
         async with self._database.reading() as connection:
-            found = await stored.newest(connection, terminal)
+            found = await stored.newest(connection, terminal, self._until_ms())
         if found is None:
             raise Problem(HTTPStatus.NOT_FOUND, f"terminal {terminal} has reported no position")
         return _shown(found)
+
+    def _until_ms(self) -> int:
+        """Return before when a newest position is: a clock that is ahead must hide no other."""
+        return self._database.clock.now_ms() + CLOCK_TOLERANCE_MS
 
     async def _geojson(self, call: Call) -> models.FeatureCollection:
         found = await self._find(call, call.query(models.PositionsQuery))

@@ -349,7 +349,8 @@ class BeamController:
         await self._feed(apart_ms)
 
     async def _feed(self, apart_ms: int) -> None:
-        passed_over = await self._knowledge.feed(apart_ms)
+        now_ms = self._tools.database.clock.now_ms()
+        passed_over = await self._knowledge.feed(now_ms, apart_ms)
         self._tools.metrics.positions_passed_over.inc(passed_over)
         for terminal in sorted(self._knowledge.predictions.take_leaping()):
             self._tools.metrics.terminals_double.inc()

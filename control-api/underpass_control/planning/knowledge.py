@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from dama.prediction import Blockage, Fix, ObstructionMap, Span
+from dama.prediction.fix import CLOCK_TOLERANCE_MS
 from dama.prediction.learning import Learned
 from underpass_control.demand import Demands
 from underpass_control.planning import stored
@@ -25,6 +26,8 @@ from underpass_control.taking_turns import Turns
 
 # The blockages ahead of terminals without news are checked again after this time.
 _LOOK_AGAIN_MS = 500
+# The most positions of a terminal that wait for their time; of more, the latest to come are kept.
+_MOST_EARLY = 256
 
 
 class Knowledge:
@@ -139,17 +142,22 @@ class Knowledge:
         if changed:
             self._changed.add(terminal)
 
-    async def feed(self, apart_ms: int = 0) -> int:
+    async def feed(self, now_ms: int, apart_ms: int = 0) -> int:
         """Predict with the waiting positions; return how many were skipped.
 
-        For each terminal, positions less than `apart_ms` before the next one are skipped.
+        For each terminal, positions less than `apart_ms` before the next one are skipped. Those
+        dated later than a clock's tolerance from now wait until then: they would hide all before.
         """
         waiting, self._waiting = self._waiting, {}
         turns = Turns()
         passed_over = 0
         for terminal, found in waiting.items():
             # First, leave out unusable positions, so that they replace no fix beside them.
-            fixes = [fix for fix in map(fix_of, found) if fix is not None]
+            due = [one for one in found if one.time_ms <= now_ms + CLOCK_TOLERANCE_MS]
+            if len(due) < len(found) and terminal in self._nodes:
+                early = [one for one in found if one.time_ms > now_ms + CLOCK_TOLERANCE_MS]
+                self._waiting[terminal] = early[-_MOST_EARLY:]
+            fixes = [fix for fix in map(fix_of, due) if fix is not None]
             fixes.sort(key=lambda one: one.time_ms)
             kept = thinned(fixes, apart_ms) if apart_ms else fixes
             passed_over += len(fixes) - len(kept)

@@ -192,20 +192,23 @@ def _fail(batch: _Batch, error: Exception) -> None:
         batch.stored.set_exception(error)
 
 
-async def newest(connection: AsyncConnection, terminal: int) -> Position | None:
-    """Return a terminal's newest report."""
-    found = await track(connection, terminal, limit=1, newest_first=True)
+async def newest(connection: AsyncConnection, terminal: int, until_ms: int) -> Position | None:
+    """Return a terminal's newest report before `until_ms`."""
+    found = await track(connection, terminal, until_ms=until_ms, limit=1, newest_first=True)
     return found[0] if found else None
 
 
 async def newest_of_all(
     connection: AsyncConnection,
+    until_ms: int,
     *,
     beam: str | None = None,
     after: int | None = None,
     limit: int = 100,
 ) -> list[Position]:
-    """Return each terminal's newest report, in order of terminals, of one beam or of all.
+    """Return each terminal's newest report before a time, in order of terminals.
+
+    They are those of one beam, or of all.
 
     `after` is the terminal of the last one of the page before. Terminals that have reported no
     position are not among them.
@@ -213,7 +216,7 @@ async def newest_of_all(
     table = PositionReport.__table__
     newest_ms = (
         select(func.max(PositionReport.time_ms))
-        .where(PositionReport.terminal == Terminal.node)
+        .where(PositionReport.terminal == Terminal.node, PositionReport.time_ms < until_ms)
         .correlate(Terminal)
         .scalar_subquery()
     )
@@ -301,25 +304,30 @@ async def recent(
     beam: str,
     *,
     since_ms: int,
+    until_ms: int,
     within_ms: int,
     terminals: Collection[int] | None = None,
 ) -> list[Position]:
     """Return the last part of the track of each terminal of a beam, or of some, in order of time.
 
-    That is what each reported within so long before its newest report, if that is later than
-    `since_ms`.
+    That is what each reported within so long before its newest report before `until_ms`, if that is
+    not before `since_ms`.
     """
     table = PositionReport.__table__
     newest = (
         select(func.max(PositionReport.time_ms))
-        .where(PositionReport.terminal == Terminal.node)
+        .where(PositionReport.terminal == Terminal.node, PositionReport.time_ms < until_ms)
         .scalar_subquery()
     )
     ends = select(Terminal.node, newest.label("newest_ms")).where(among(beam, terminals)).subquery()
     rows = await connection.execute(
         select(table)
         .join(ends, PositionReport.terminal == ends.c.node)
-        .where(ends.c.newest_ms >= since_ms, PositionReport.time_ms >= ends.c.newest_ms - within_ms)
+        .where(
+            ends.c.newest_ms >= since_ms,
+            PositionReport.time_ms >= ends.c.newest_ms - within_ms,
+            PositionReport.time_ms <= ends.c.newest_ms,
+        )
         .order_by(PositionReport.time_ms)
     )
     return [Position(**row) for row in rows.mappings()]

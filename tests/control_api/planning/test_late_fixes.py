@@ -54,7 +54,7 @@ def test_in_time_every_fix_is_predicted_with_in_order(monkeypatch: pytest.Monkey
     knowledge = heard()
     for second in range(4):
         hear(knowledge, [position(node, 1000 * second) for node in (1, 2)])
-    assert asyncio.run(knowledge.feed()) == 0
+    assert asyncio.run(knowledge.feed(START_MS + 60_000)) == 0
     for node in (1, 2):
         assert [at for of, at in found if of == node] == [0, 1000, 2000, 3000]
 
@@ -67,10 +67,10 @@ def test_late_ones_are_passed_over_where_newer_ones_have_come(
     for second in range(10):
         hear(knowledge, [position(1, 1000 * second)])
     hear(knowledge, [position(2, 0)])
-    assert asyncio.run(knowledge.feed(3_000)) == 6
+    assert asyncio.run(knowledge.feed(START_MS + 60_000, 3_000)) == 6
     assert found == [(1, 0), (1, 3000), (1, 6000), (1, 9000), (2, 0)]
     # Each is used only once.
-    assert asyncio.run(knowledge.feed(3_000)) == 0
+    assert asyncio.run(knowledge.feed(START_MS + 60_000, 3_000)) == 0
     assert len(found) == 5
 
 
@@ -81,8 +81,26 @@ def test_one_that_no_vehicle_can_have_stands_for_no_fix_before_it(
     knowledge = heard()
     impossible = position(1, 9_500)._replace(heading_deg=999.0)
     hear(knowledge, [position(1, 1000 * second) for second in range(10)] + [impossible])
-    assert asyncio.run(knowledge.feed(3_000)) == 6
+    assert asyncio.run(knowledge.feed(START_MS + 60_000, 3_000)) == 6
     assert found == [(1, 0), (1, 3000), (1, 6000), (1, 9000)]
+
+
+def test_one_dated_ahead_waits_for_its_time_and_hides_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = fed(monkeypatch)
+    knowledge = heard()
+    hear(knowledge, [position(1, 50_000), position(1, 2_000)])
+    hear(knowledge, [position(2, 3_000 + n) for n in range(1_000)])
+    assert asyncio.run(knowledge.feed(START_MS)) == 0
+    assert found == [(1, 2_000)]
+    assert len(knowledge._waiting[2]) == 256
+    hear(knowledge, [position(1, 3_000)])
+    asyncio.run(knowledge.feed(START_MS + 2_000))
+    assert found[:2] == [(1, 2_000), (1, 3_000)]
+    asyncio.run(knowledge.feed(START_MS + 48_000))
+    assert found[-1] == (1, 50_000)
+    assert not knowledge._waiting
 
 
 @given(
@@ -113,7 +131,7 @@ async def test_others_have_their_turn_while_many_are_predicted_with(
 
     # A second of work: others wait for not much more than a hundredth of it.
     turns = 0
-    feeding = asyncio.create_task(knowledge.feed())
+    feeding = asyncio.create_task(knowledge.feed(START_MS + 60_000))
     while not feeding.done():
         turns += 1
         await asyncio.sleep(0)

@@ -216,6 +216,13 @@ def test_positions_travel_in_time_neither_way(api: Api) -> None:
     for time_ms in (0, now_ms() + 120_000, 300_000_000_000):
         assert "cannot be the time" in report(api, position(time_ms)).problem
     assert report(api, position(now_ms() + 20_000)).status == 202
+    # Until its time has come it is not the newest.
+    assert "no position" in api.get(TRACK + "/newest").problem
+    assert api.get("/v1/positions").json == {"positions": []}
+    at = now_ms()
+    assert report(api, position(at)).status == 202
+    assert api.get(TRACK + "/newest").json["time"] == moment(at)
+    assert [one["time"] for one in api.get("/v1/positions").json["positions"]] == [moment(at)]
 
 
 def test_an_unknown_terminal_refuses_its_batch_and_no_other(api: Api) -> None:
