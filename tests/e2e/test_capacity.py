@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import statistics
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -64,18 +66,33 @@ def test_a_hop_that_carries_a_fifth_of_what_was_told_has_no_standing_queue(
     assert path["measured"]["queue_ms"] < 400
 
 
+def gets(pair: Pair[Testbed], index: int) -> bool:
+    """Download an object at a terminal; tell whether it is complete."""
+    client = pair.testbed.terminals[index].client
+    route = pair.http_forward(index)
+    return download(client, addresses.ORIGIN, 5_000_000, route=route).complete
+
+
+def test_two_terminals_of_a_beam_without_a_rate_leave_no_standing_queue() -> None:
+    with Testbed(NARROW, terminals=2, shared=True) as testbed:
+        pair = Pair(testbed, Options(told="nothing"))
+        queues_ms: list[float] = []
+        with ThreadPoolExecutor(2) as pool:
+            transfers = [pool.submit(gets, pair, index) for index in range(2)]
+            while not all(transfer.done() for transfer in transfers):
+                paths = pair.hub.status()["paths"]
+                queues_ms += [path["measured"]["queue_ms"] for path in paths]
+                time.sleep(0.1)
+            assert all(transfer.result() for transfer in transfers)
+        assert statistics.median(queues_ms) < 400
+
+
 def test_a_beam_that_carries_a_fifth_of_what_was_told_is_not_sent_more() -> None:
     beam = {"beam": {"rate_bps": 5 * RATE_BPS}}
     with Testbed(NARROW, terminals=2, shared=True) as testbed:
         pair = Pair(testbed, Options(told="hints", hub=beam))
-
-        def get(index: int) -> bool:
-            client = testbed.terminals[index].client
-            route = pair.http_forward(index)
-            return download(client, addresses.ORIGIN, 5_000_000, route=route).complete
-
         with ThreadPoolExecutor(2) as pool:
-            assert all(pool.map(get, range(2)))
+            assert all(pool.map(lambda index: gets(pair, index), range(2)))
         told = pair.hub.api.get("/v1/beam")
         assert told["allowed_bps"] == 5 * RATE_BPS
         assert is_right(told["rate_bps"])

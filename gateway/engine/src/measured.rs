@@ -63,7 +63,8 @@ pub struct Sending {
     pub hint_bps: Option<u64>,
     /// Bits per unit of the beam's capacity in the present MODCOD, as its modem says.
     pub efficiency: Option<f64>,
-    /// It shares the medium with other hops: those of a hub, a beam.
+    /// It shares a beam with the other hops of a hub, and a rate of the beam is known. Without one
+    /// the beam is not measured, so each hop has to judge the whole queue that it sees.
     pub shares: bool,
     /// The round trip without a queue that is assumed, where that is a guess.
     pub guessed_rtt: Option<Duration>,
@@ -84,10 +85,7 @@ impl Engine {
             ceiling_bps: hop.ceiling_bps(),
             hint_bps: hop.config.rate_hint_bps,
             efficiency: hop.efficiency,
-            shares: hop
-                .config
-                .line
-                .is_some_and(|line| line.link == Direction::Forward),
+            shares: hop.follows(Direction::Forward).is_some() && self.beam_allowed_bps.is_some(),
             guessed_rtt: hop.config.rtt_is_guess.then_some(hop.config.rtt),
             round_trip: hop.round_trip(),
             heard: hop.link.last_heard(),

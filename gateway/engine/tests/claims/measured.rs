@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use underpass_capacity::FirstFlight;
 use underpass_cla::SessionId;
-use underpass_engine::{Action, EngineConfig, HopId, MeasuredLink, SILENCE, Sign};
+use underpass_engine::{Action, EngineConfig, HopId, MeasuredLink, PlanLine, SILENCE, Sign};
+use underpass_plans::Direction;
 
 use crate::bench::{BULK, CONTROL, Node, URGENT, config, pair, pair_by_two};
 use crate::paths::{FAR, NEAR, drain, two_hops};
@@ -187,6 +188,42 @@ fn a_beam_sends_to_all_no_more_than_it_was_measured_to_carry() {
     assert_eq!(rates(&hub), (Some(8_000_000), Some(8_000_000)));
     hub.engine.set_beam_rate(hub.now, None);
     assert_eq!(rates(&hub), (None, None));
+}
+
+/// Without a rate of the beam nothing measures it: a queue that several terminals see would be
+/// nobody's.
+#[test]
+fn terminals_share_a_beam_only_while_a_rate_of_it_is_known() {
+    let lines = |link: Direction, beam_rate_bps: Option<u64>| {
+        let mut config = config(1, &[10, 11]);
+        config.beam_rate_bps = beam_rate_bps;
+        for hop in &mut config.hops {
+            let terminal = hop.neighbour;
+            hop.line = Some(PlanLine { link, terminal });
+        }
+        Node::new(Instant::now(), config)
+    };
+    let share = |node: &Node| {
+        let sending = [0, 1].map(|hop| node.engine.sending(HopId(hop)));
+        sending.map(|sending| sending.is_some_and(|sending| sending.shares))
+    };
+    let mut hub = lines(Direction::Forward, None);
+    assert_eq!(share(&hub), [false, false]);
+    hub.engine.set_beam_rate(hub.now, Some(8_000_000));
+    assert_eq!(share(&hub), [true, true]);
+    hub.engine.set_beam_rate(hub.now, None);
+    assert_eq!(share(&hub), [false, false]);
+    hub.engine.reset_beam_rate(hub.now);
+    assert_eq!(share(&hub), [false, false]);
+    assert_eq!(
+        share(&lines(Direction::Forward, Some(8_000_000))),
+        [true, true]
+    );
+    // Several return links of one node are different links.
+    assert_eq!(
+        share(&lines(Direction::Return, Some(8_000_000))),
+        [false, false]
+    );
 }
 
 #[test]

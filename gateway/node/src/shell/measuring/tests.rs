@@ -3,13 +3,13 @@ use underpass_engine::SessionPlace;
 use super::*;
 
 /// The queue, ms, that the last of several hops shares with the others if all change at
-/// once and have these queues.
-fn shared_ms(queues_ms: &[u64]) -> Option<u128> {
+/// once and have these queues. `shares`: a rate of their beam is known.
+fn shared_ms(shares: bool, queues_ms: &[u64]) -> Option<u128> {
     let meters: Vec<(HopId, LinkMeter)> = (1..)
         .zip(queues_ms)
         .map(|(number, ms)| {
             let meter = LinkMeter {
-                shares: true,
+                shares,
                 queue: Some(Duration::from_millis(*ms)),
                 ..LinkMeter::new()
             };
@@ -26,10 +26,17 @@ fn shared_ms(queues_ms: &[u64]) -> Option<u128> {
 /// that moves alone.
 #[tokio::test(start_paused = true)]
 async fn a_hop_that_moves_alone_shares_its_queue_with_none() {
-    assert_eq!(shared_ms(&[40]), None);
-    assert_eq!(shared_ms(&[40, 25]), Some(25));
-    assert_eq!(shared_ms(&[25, 40]), Some(25));
-    assert_eq!(shared_ms(&[30, 20, 60]), Some(20));
+    assert_eq!(shared_ms(true, &[40]), None);
+    assert_eq!(shared_ms(true, &[40, 25]), Some(25));
+    assert_eq!(shared_ms(true, &[25, 40]), Some(25));
+    assert_eq!(shared_ms(true, &[30, 20, 60]), Some(20));
+}
+
+/// Otherwise a queue that all of them see would be drained by none.
+#[tokio::test(start_paused = true)]
+async fn hops_of_a_beam_without_a_rate_share_their_queues_with_none() {
+    assert_eq!(shared_ms(false, &[40, 25]), None);
+    assert_eq!(shared_ms(false, &[30, 20, 60]), None);
 }
 
 /// A congestion control with a window of its own sends less on a longer path, which is no fade.
