@@ -525,7 +525,8 @@ impl Estimator {
             return;
         };
         let repairs = reading.lost_bits as f64 > MOST_UNREPAIRED * reading.in_flight_bits as f64;
-        if self.drain.is_some() || view.queue > view.noticed || repairs {
+        // The queue of others beside this hop overflows, too.
+        if self.drain.is_some() || self.queue > view.noticed || repairs {
             self.overflow = Some(now);
         }
         let recent = |at: Instant| now < at + LOSS_WINDOW + 2 * view.base;

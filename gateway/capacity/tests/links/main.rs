@@ -18,7 +18,8 @@ use std::f64::consts::TAU;
 use std::time::{Duration, Instant};
 
 use course::Course;
-use model::{Link, Sender, run, run_both};
+use model::pairs::{run_beside, run_both};
+use model::{Link, Sender, run};
 use random::Random;
 use underpass_capacity::{Estimator, Limits, Reading, Reason, WayThere};
 
@@ -241,6 +242,27 @@ fn what_others_take_is_left_to_them_and_taken_back() {
     assert!(course.used(44.0, 60.0) > 0.93);
 }
 
+/// Two terminals of a hub share a medium whose rate nobody knows: each of them drains the queue.
+#[test]
+fn two_who_know_nothing_of_their_common_link_leave_no_standing_queue() {
+    for rtt_s in [0.56, 0.12] {
+        let from = |start_s: f64| {
+            let mut link = Link::new(|_| 8e6, rtt_s);
+            link.tcp = Some(rtt_s);
+            link.offered = Box::new(move |t| if t < start_s { 0.0 } else { f64::INFINITY });
+            link
+        };
+        let first = Sender::Found(Limits::default());
+        let courses = run_beside([&from(0.0), &from(10.0)], &first, 70.0, EACH_MS);
+        for course in &courses {
+            show(&format!("two of a link, {rtt_s} s"), course, 20.0, 70.0);
+            assert!(course.queue(0.5, 20.0, 70.0) < 0.5);
+        }
+        let used: f64 = courses.iter().map(|course| course.used(20.0, 70.0)).sum();
+        assert!(used > 0.6, "{used}");
+    }
+}
+
 #[test]
 fn the_last_of_a_told_rate_comes_back_behind_a_queue_of_others() {
     let ceiling = 9.4e6;
@@ -299,6 +321,33 @@ fn what_is_told_anew_is_where_the_estimate_goes_on() {
         assert_eq!(estimator.capacity_bps(), capacity_bps, "{told:?}");
         assert_eq!(estimator.rate_bps(now), rate_bps, "{told:?}");
     }
+}
+
+/// A queue that all hops of a beam have overflows, too.
+#[test]
+fn what_is_lost_while_a_shared_queue_stands_is_no_loss_of_the_link() {
+    let mut estimator = Estimator::new(Limits {
+        ceiling_bps: Some(8_000_000),
+        ..Limits::default()
+    });
+    let start = Instant::now();
+    let mut reading = Reading {
+        backlogged: true,
+        allowed_bps: Some(8_000_000),
+        in_flight_bits: 4_000_000,
+        ..Reading::default()
+    };
+    for step in 0..800 {
+        let overflows = step >= 80;
+        reading.sent_bits += 200_000;
+        reading.repeated_bits += if overflows { 20_000 } else { 0 };
+        reading.delivered_bits += if overflows { 180_000 } else { 200_000 };
+        let queue = Duration::from_millis(if overflows { 400 } else { 0 });
+        reading.rtt = Some(Duration::from_millis(500) + queue);
+        reading.shared_queue = Some(queue);
+        estimator.read(start + step * Duration::from_millis(25), reading);
+    }
+    assert_eq!(estimator.loss(), 0.0);
 }
 
 /// A peer that lies, a clock that jumps, sessions that come and go: any totals and times.

@@ -1,5 +1,7 @@
 //! Models a sender with a backlog, and a link with a queue, in steps of a millisecond.
 
+pub mod pairs;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -7,7 +9,7 @@ use underpass_capacity::{Estimator, FirstFlight, Limits, Reading};
 use underpass_cla::SessionId;
 use underpass_scheduler::UnscheduledTraffic;
 
-use crate::beacons::{Beacons, Exchanged, way_back};
+use crate::beacons::{Beacons, way_back};
 use crate::course::Course;
 use crate::demand::{Demand, Slots};
 use crate::random::Random;
@@ -141,41 +143,6 @@ pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> 
         way.note(t, ms);
     }
     way.course
-}
-
-/// Runs a sender at each end of a hop: the queue of each direction delays the
-/// acknowledgements of the other, and beacons tell both ends about both queues.
-pub fn run_both(
-    links: [&Link; 2],
-    senders: [&Sender; 2],
-    seconds: f64,
-    each_ms: u64,
-) -> [Course; 2] {
-    let start = Instant::now();
-    let mut ways = [
-        Way::new(links[0], senders[0]),
-        Way::new(links[1], senders[1]),
-    ];
-    let mut beacons = Exchanged::default();
-    for ms in 0..(seconds * 1e3) as u64 {
-        let t = ms as f64 * STEP_S;
-        let now = start + Duration::from_millis(ms);
-        let queues = [ways[0].queue_s(t), ways[1].queue_s(t)];
-        for (end, way) in ways.iter_mut().enumerate() {
-            way.pass(t, now, queues[1 - end]);
-            beacons.go_on(end, t, way, way.allowed(t, now));
-            if ms % each_ms == 0 {
-                (way.reading.way_back, way.reading.way_there) = beacons.heard(end);
-                way.read(now);
-            }
-            way.note(t, ms);
-        }
-        for end in 0..2 {
-            let arrived = std::mem::take(&mut ways[1 - end].arrived);
-            ways[end].acknowledge_others(t, arrived);
-        }
-    }
-    ways.map(|way| way.course)
 }
 
 /// One direction: its sender, and the link with its queue.
