@@ -2,6 +2,7 @@
 
 mod draining;
 mod judging;
+mod reported;
 mod starting;
 
 use std::time::{Duration, Instant};
@@ -167,17 +168,6 @@ impl Estimator {
             return;
         }
         self.go_on_as_told();
-    }
-
-    /// Takes the modem's word about its coding: how many bits a unit of the link's capacity
-    /// carries; `None` if it says nothing. If the link was measured under the word before, the new
-    /// estimate follows from it at once.
-    pub fn set_efficiency(&mut self, efficiency: Option<f64>) {
-        if let Some(bps) = self.word.say(efficiency, self.capacity) {
-            self.estimate(bps, Reason::Hint);
-            self.keep_below_ceiling();
-            self.go_on_as_told();
-        }
     }
 
     /// Ends a drain or probe that belongs to the estimate before.
@@ -360,9 +350,7 @@ impl Estimator {
         }
         self.probe(now, &view);
         self.keep_below_ceiling();
-        if let (Some(capacity), Reason::Probe | Reason::Limit) = (self.capacity, self.reason) {
-            self.word.see(capacity);
-        }
+        self.see_under_word(&view);
         let least = self.limits.least_bps.unwrap_or(0) as f64;
         if self.capacity.is_some_and(|capacity| capacity < least) {
             self.interrupt();

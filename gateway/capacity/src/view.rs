@@ -77,6 +77,14 @@ impl View {
             || self.allowed_bps.is_none_or(all)
             || self.carried < self.sent * (1.0 - TOO_MUCH)
     }
+
+    /// Whether nearly `bps` arrives, and leaves no queue. Acknowledgements that a queue on the way
+    /// back has bunched show that only if the peer reports the queue of this direction.
+    pub fn carries(&self, bps: f64) -> bool {
+        (self.steady || self.told.is_some())
+            && self.queue <= self.noticed
+            && self.carried >= NEARLY_ALL * bps
+    }
 }
 
 /// The length from which on a queue is noticed.

@@ -18,7 +18,7 @@ impl Word {
     }
 
     /// Takes the modem's word. Returns what the link carries by it, bit/s, where that differs from
-    /// `capacity`, the present estimate.
+    /// `capacity`, the present estimate, or the ceiling of a link that is known to carry no less.
     ///
     /// A word may come late, when the change has been measured already. So a lower word is applied
     /// to the greatest capacity measured under the word before, and a higher one to the least.

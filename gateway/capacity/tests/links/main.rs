@@ -13,6 +13,7 @@ mod start;
 mod tcp;
 mod traced;
 mod way_back;
+mod word;
 
 use std::f64::consts::TAU;
 use std::time::{Duration, Instant};
