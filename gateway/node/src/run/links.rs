@@ -447,18 +447,15 @@ pub(super) fn dialled_socket(config: &Config, path: &PathConfig) -> SocketOption
 }
 
 /// A listener's sockets serve every terminal, so the largest window counts; memory is used as bytes
-/// are in flight, not as windows allow. If a terminal's rate is not configured, the system bounds
-/// what is received: the terminal determines how much that is.
+/// wait, not as windows allow.
 pub(super) fn accepted_socket(config: &Config, hops: &[AcceptedHop]) -> SocketOptions {
-    let send = hops.iter().map(|hop| window_of(hop.send_rate_bps, hop.rtt));
-    let received = hops.iter().map(|hop| {
-        let rate_bps = hop.receive_rate_bps?;
-        Some(window_of(Some(rate_bps), hop.rtt))
-    });
-    let received: Option<Vec<u32>> = received.collect();
+    let window = |of: fn(&AcceptedHop) -> Option<u64>| {
+        let windows = hops.iter().map(|hop| window_of(of(hop), hop.rtt));
+        windows.max()
+    };
     SocketOptions {
-        receive_buffer_bytes: received.and_then(|windows| windows.into_iter().max()),
-        send_buffer_bytes: send.max(),
+        receive_buffer_bytes: window(|hop| hop.receive_rate_bps),
+        send_buffer_bytes: window(|hop| hop.send_rate_bps),
         ..socket(config)
     }
 }
@@ -490,6 +487,44 @@ key_file = "/beacons.key"
             has_payloads: false,
             ltp_memory: LtpMemory::new(0),
         }
+    }
+
+    /// A hub of 40 Mbit/s terminals at 600 ms; `other` is in the table of one more.
+    fn hub_beside(other: &str) -> Config {
+        parse(&format!(
+            r#"
+[node]
+number = 1
+role = "hub"
+[[listener]]
+name = "beam"
+listen = "[::]:4556"
+[[terminal]]
+node = 10
+rtt_ms = 600
+send_rate_bps = 40_000_000
+receive_rate_bps = 40_000_000
+[[terminal]]
+node = 11
+rtt_ms = 600
+{other}
+"#
+        ))
+    }
+
+    #[test]
+    fn a_terminal_without_rates_narrows_no_window_of_the_others() {
+        const TOLD: u32 = 4 * 3_000_000;
+        const UNTOLD: u32 = 64 << 20;
+        let buffers = |other: &str| {
+            let socket = sessions().accepted(&hub_beside(other), "beam").socket;
+            (socket.receive_buffer_bytes, socket.send_buffer_bytes)
+        };
+        let told = "send_rate_bps = 2_000_000\nreceive_rate_bps = 2_000_000";
+        assert_eq!(buffers(told), (Some(TOLD), Some(TOLD)));
+        assert_eq!(buffers(""), (Some(UNTOLD), Some(UNTOLD)));
+        let receives = "send_rate_bps = 2_000_000";
+        assert_eq!(buffers(receives), (Some(UNTOLD), Some(TOLD)));
     }
 
     #[test]

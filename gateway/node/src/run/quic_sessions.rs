@@ -22,9 +22,6 @@ fn no_certificates() -> io::Error {
     io::Error::other("convergence_layer = \"quic\" needs tls.pki_dir")
 }
 
-/// The window if no rate is configured. With TCP, the system would bound it.
-const UNKNOWN_WINDOW_BYTES: u32 = 64 << 20;
-
 /// Begins to dial by a path.
 pub(super) fn dial(
     sessions: &Sessions,
@@ -67,7 +64,7 @@ pub(super) fn dialled(sessions: &Sessions, config: &Config, path: &PathConfig) -
     session.accepted_peers = Some([format!("ipn:{}.0", path.neighbour)].into());
     session.rtt = path.rtt();
     session.mtu_bytes = path.mtu_bytes;
-    session.receive_window_bytes = window(path.receive_rate_bps, path.rtt());
+    session.receive_window_bytes = window_of(path.receive_rate_bps, path.rtt()).into();
     session.socket.interface = path.interface.clone();
     session
 }
@@ -78,8 +75,9 @@ pub(super) fn accepted(sessions: &Sessions, config: &Config, listener: &str) -> 
     let mut session = defaults(sessions, config, listener);
     let hops = || config.accepted_hops().filter(|hop| hop.comes_by(listener));
     session.accepted_peers = Some(hops().map(|hop| format!("ipn:{}.0", hop.node)).collect());
-    let windows = hops().map(|hop| window(hop.receive_rate_bps, hop.rtt));
-    session.receive_window_bytes = windows.max().unwrap_or(UNKNOWN_WINDOW_BYTES.into());
+    let windows = hops().map(|hop| window_of(hop.receive_rate_bps, hop.rtt));
+    let without = || window_of(None, session.rtt);
+    session.receive_window_bytes = windows.max().unwrap_or_else(without).into();
     let usual = (session.rtt, session.mtu_bytes);
     session.rtt = hops().map(|hop| hop.rtt).max().unwrap_or(usual.0);
     session.mtu_bytes = hops().map(|hop| hop.mtu_bytes).min().unwrap_or(usual.1);
@@ -116,11 +114,4 @@ fn defaults(sessions: &Sessions, config: &Config, name: &str) -> SessionDefaults
         mark: config.tcp.mark,
     };
     session
-}
-
-fn window(rate_bps: Option<u64>, rtt: Duration) -> u64 {
-    match rate_bps {
-        Some(_) => window_of(rate_bps, rtt).into(),
-        None => UNKNOWN_WINDOW_BYTES.into(),
-    }
 }
