@@ -436,6 +436,57 @@ fn moments_in_which_nothing_passes_are_made_up_for() {
     }
 }
 
+/// Whether the estimate is a number at all times, and never above the ceiling.
+fn is_bounded(course: &Course, ceiling: f64) -> bool {
+    let mut known = course.steps.iter().filter_map(|step| step.3);
+    known.all(|bps| bps > 0.0 && bps <= ceiling)
+}
+
+/// No feedback can follow that: it describes another capacity than that of the next moment.
+#[test]
+fn a_capacity_that_changes_faster_than_a_round_trip_does_bounded_harm() {
+    const CEILING: f64 = 20e6;
+    let senders = [
+        told(CEILING),
+        Sender::Found(Limits {
+            hint_bps: Some(5_000_000),
+            ceiling_bps: Some(CEILING as u64),
+            least_bps: None,
+        }),
+    ];
+    for period_s in [0.02, 0.1, 0.4] {
+        let rate = move |t: f64| match (t / period_s).fract() < 0.5 {
+            true => 16e6,
+            false => 4e6,
+        };
+        for sender in &senders {
+            let course = run(&Link::new(rate, 0.56), sender, 60.0, EACH_MS);
+            show(&format!("each {period_s} s"), &course, 10.0, 60.0);
+            assert!(is_bounded(&course, CEILING));
+            assert!(course.used(10.0, 60.0) > 0.25);
+        }
+    }
+}
+
+/// Acknowledgements take three more seconds for a while.
+#[test]
+fn feedback_that_is_late_by_seconds_does_bounded_harm() {
+    const CEILING: f64 = 8e6;
+    for rate in [CEILING, CEILING / 2.0] {
+        let mut link = Link::new(move |_| rate, 0.56);
+        link.back = Box::new(|t| match (20.0..60.0).contains(&t) {
+            true => 3.28,
+            false => 0.28,
+        });
+        let course = run(&link, &told(CEILING), 120.0, EACH_MS);
+        show("late", &course, 20.0, 60.0);
+        show("  then", &course, 80.0, 120.0);
+        assert!(is_bounded(&course, CEILING));
+        assert!(course.used(20.0, 60.0) > 0.05);
+        assert!(course.used(80.0, 120.0) > 0.5);
+    }
+}
+
 #[test]
 fn who_has_little_to_send_lowers_nothing() {
     let mut link = Link::new(|_| 40e6, 0.56);
