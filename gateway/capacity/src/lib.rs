@@ -57,7 +57,8 @@ pub struct Reading {
     /// The rate that is allowed at this moment, bit/s; `None` is unlimited.
     pub allowed_bps: Option<u64>,
     /// The queue that all hops on a shared medium have in common at this moment, which this hop
-    /// does not cause alone. `None`: the hop shares its medium with no other.
+    /// does not cause alone. `None`: the hop shares its medium with no other, or nothing but the
+    /// hops measures that medium.
     pub shared_queue: Option<Duration>,
     /// How much of the round trip is queue on the way back. `None`: unknown.
     pub way_back: Option<Duration>,

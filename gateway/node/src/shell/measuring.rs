@@ -206,7 +206,7 @@ pub(super) struct LinkMeter {
     smoothed_rtt: Option<(Instant, Duration)>,
     blocked: bool,
     looked_at: Instant,
-    /// Whether it shares its medium, the least round trip, and by how much the
+    /// Whether it shares a medium that is measured, the least round trip, and by how much the
     /// last was above it.
     shares: bool,
     least_rtt: Option<Duration>,
