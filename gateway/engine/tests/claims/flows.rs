@@ -139,7 +139,9 @@ fn a_busy_beam_counts_as_what_is_left_of_it_for_the_terminal() {
         if offers.is_empty() {
             break;
         }
-        offers.into_iter().for_each(|(session, _)| hub.ready(session));
+        offers
+            .into_iter()
+            .for_each(|(session, _)| hub.ready(session));
     }
     // All others wait for the beam, so by the far hop it would take 1.6 s and the delay.
     let full = why(&mut hub);
