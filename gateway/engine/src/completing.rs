@@ -304,11 +304,21 @@ impl Engine {
             arriving_bps,
             ..Competition::default()
         };
-        for peer in self.ways.peers_behind(neighbour).take(COUNTED_PEERS) {
-            let load = self.peers.get(peer).and_then(|streams| streams.load(lane));
-            if let Some(load) = load {
-                others.flows += load.flows();
-                others.bytes = others.bytes.saturating_add(load.up_to(size_bytes));
+        // The paper knows no classes: all flows that go by the path compete. Otherwise those of
+        // other classes are among the bytes before.
+        let all = self.policy(class).estimate == Estimate::NewConnection;
+        let others_too = self.classes.iter().filter(|of| all && **of != class);
+        let lanes = others_too.filter_map(|of| match self.policy(*of).uses {
+            PathUse::MinFct => self.lane_of(neighbour, *of, id),
+            _ => None,
+        });
+        for lane in lanes.chain([lane]) {
+            for peer in self.ways.peers_behind(neighbour).take(COUNTED_PEERS) {
+                let load = self.peers.get(peer).and_then(|streams| streams.load(lane));
+                if let Some(load) = load {
+                    others.flows += load.flows();
+                    others.bytes = others.bytes.saturating_add(load.up_to(size_bytes));
+                }
             }
         }
         if loss > LOSSY {
