@@ -111,7 +111,41 @@ impl Receiving {
             data.ends_red && (end < reds || self.red_end.is_some_and(|red_end| red_end != end));
         let other_end = data.ends_block
             && (end < last || self.block_end.is_some_and(|block_end| block_end != end));
-        (beyond || other_red || other_end).then_some(Reason::System)
+        let other_bytes = self.overlaps_otherwise(data);
+        (beyond || other_red || other_end || other_bytes).then_some(Reason::System)
+    }
+
+    /// Whether bytes that are in memory come again and are others: the peer has restarted and sends
+    /// another block under the same number.
+    fn overlaps_otherwise(&self, data: &Data<'_>) -> bool {
+        if data.bytes.is_empty() {
+            return false;
+        }
+        let runs = if data.red { &self.red } else { &self.green };
+        let scope = data.offset..data.offset + data.bytes.len() as u64;
+        runs.overlapping(&scope).any(|run| {
+            let (start, end) = (run.start.max(scope.start), run.end.min(scope.end));
+            let within = (start - scope.start) as usize..(end - scope.start) as usize;
+            self.store.differs(start, &data.bytes[within])
+        })
+    }
+
+    /// Whether the client has this block and the segment is of another one, whose sender has
+    /// restarted and counts its sessions from the same number again. The checkpoints of a session
+    /// have consecutive serial numbers, the first of which is random (RFC 5326, 3.2.1), and there
+    /// are at most as many as `reports`.
+    pub(crate) fn is_followed_by(&self, data: &Data<'_>, reports: usize) -> bool {
+        if !self.is_taken() {
+            return false;
+        }
+        let other_serial = data.checkpoint.is_some_and(|Checkpoint { serial, .. }| {
+            let (below, above) = (
+                serial.saturating_sub(reports as u64),
+                serial.saturating_add(reports as u64),
+            );
+            self.answered.range(below..=above).next().is_none()
+        });
+        other_serial || self.contradiction(data).is_some()
     }
 
     /// Memory that a segment needs beyond what the block has, bytes.
@@ -220,6 +254,11 @@ impl Receiving {
         let red_end = self.red_bytes();
         self.stage == Stage::Taken
             && (red_end == 0 || self.known.gaps(&(0..red_end)).next().is_none())
+    }
+
+    /// Whether the client has to say whether it takes it.
+    pub(crate) fn is_offered(&self) -> bool {
+        self.stage == Stage::Offered
     }
 
     /// Whether the client has it.

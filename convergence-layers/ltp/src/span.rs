@@ -307,7 +307,8 @@ impl Span {
             return;
         }
         self.take_back(number, usize::MAX);
-        let Some(receiving) = self.receiving.get_mut(&number) else {
+        let offered = self.receiving.get_mut(&number);
+        let Some(receiving) = offered.filter(|receiving| receiving.is_offered()) else {
             return;
         };
         match verdict {
@@ -486,15 +487,22 @@ impl Span {
         Some(ended)
     }
 
-    /// Forgets sessions that have been over for as long as a block may be idle: nothing of them is
-    /// in flight any more, and a peer that has restarted may use their numbers again.
+    /// Forgets sessions that have been over for a few waits: late duplicates of them have arrived,
+    /// and a peer that has restarted may use their numbers again.
     fn forget_closed(&mut self, at: Duration) {
+        let kept = self.wait(2).min(self.config.idle);
         while let Some((ended, number)) = self.closed_order.front().copied()
-            && at.saturating_sub(ended) >= self.config.idle
+            && at.saturating_sub(ended) >= kept
         {
             self.closed_order.pop_front();
             self.closed.remove(&number);
         }
+    }
+
+    /// Whether the peer's session of this number is over and may not begin again yet. While the
+    /// client has bytes of it, its answer would otherwise count for the next block.
+    fn is_over(&self, number: u64) -> bool {
+        self.closed.contains(&number) || self.with_client.contains_key(&number)
     }
 
     fn close_if_through(&mut self, number: u64) {

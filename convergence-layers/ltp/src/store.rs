@@ -52,6 +52,21 @@ impl Store {
         }
     }
 
+    /// Whether any of these bytes is in memory as another one.
+    pub(crate) fn differs(&self, mut offset: u64, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let at = (offset % PAGE as u64) as usize;
+            let count = bytes.len().min(PAGE - at);
+            let page = self.pages.get(&(offset / PAGE as u64));
+            if page.is_some_and(|page| page[at..at + count] != bytes[..count]) {
+                return true;
+            }
+            offset += count as u64;
+            bytes = &bytes[count..];
+        }
+        false
+    }
+
     /// Takes out the first `length` bytes, all of which must be there; their memory is free again.
     pub(crate) fn take(&mut self, length: u64) -> Vec<u8> {
         let mut whole = Vec::with_capacity(length as usize);
@@ -95,6 +110,17 @@ mod tests {
         assert_eq!(store.cost_bytes(), 5 * PAGE_COST_BYTES);
         assert_eq!(store.take(20_000), whole);
         assert_eq!(store.cost_bytes(), 0);
+    }
+
+    #[test]
+    fn other_bytes_differ_across_pages_and_those_that_are_not_there_do_not() {
+        let mut store = Store::default();
+        let at = PAGE as u64 - 2;
+        store.put(at, &[1, 2, 3, 4]);
+        assert!(!store.differs(at, &[1, 2, 3, 4]));
+        assert!(store.differs(at, &[1, 2, 3, 5]));
+        assert!(store.differs(at + 1, &[1]));
+        assert!(!store.differs(10 * PAGE as u64, &[9]));
     }
 
     #[test]

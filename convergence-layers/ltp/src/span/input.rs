@@ -140,7 +140,12 @@ impl Span {
     fn take_data(&mut self, at: Duration, number: u64, data: &Data<'_>) {
         let end = data.offset + data.bytes.len() as u64;
         self.forget_closed(at);
-        if self.closed.contains(&number) {
+        let known = self.receiving.get(&number);
+        if known.is_some_and(|known| known.is_followed_by(data, self.config.reports)) {
+            // The client has the block, and the peer has restarted: what was reported of it says
+            // nothing about the new one.
+            self.end_receiving(number);
+        } else if known.is_none() && self.is_over(number) {
             self.refused.closed += 1;
             return;
         }

@@ -179,12 +179,11 @@ fn late_segments_of_a_block_that_is_over_change_nothing() {
 }
 
 #[test]
-fn a_peer_that_has_restarted_may_use_the_numbers_of_blocks_that_are_long_over() {
-    let idle = S(600);
-    let mut world = World::new(Link::clean(), 1, |config| config.idle = idle);
+fn a_peer_that_has_restarted_may_use_the_numbers_of_blocks_that_are_over_after_a_few_waits() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
     let mut blocks = 0;
-    for (after, taken) in [(S(0), true), (idle - S(1), false), (S(1), true)] {
-        world.now += after;
+    for (after_ms, taken) in [(0, true), (3_199, false), (1, true)] {
+        world.now += Duration::from_millis(after_ms);
         let whole = end(red(0, b"a block"), 7);
         world.inject(0, bytes(peers(3), Body::Data(whole)));
         blocks += usize::from(taken);
@@ -194,6 +193,83 @@ fn a_peer_that_has_restarted_may_use_the_numbers_of_blocks_that_are_long_over() 
         }
         world.assert_idle();
     }
+}
+
+#[test]
+fn the_first_blocks_of_a_peer_that_restarts_at_once_are_taken_when_it_asks_again() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let numbers = 1..=20;
+    for number in numbers.clone() {
+        let whole = end(red(0, b"a block"), number);
+        world.inject(0, bytes(peers(number), Body::Data(whole)));
+        acknowledge(&mut world, peers(number));
+    }
+    for (after, taken) in [(S(1), false), (S(3), true)] {
+        world.now += after;
+        for number in numbers.clone() {
+            let whole = end(red(0, b"another"), 5_000 + number);
+            world.inject(0, bytes(peers(number), Body::Data(whole)));
+            if taken {
+                acknowledge(&mut world, peers(number));
+            }
+        }
+        world.assert_idle();
+    }
+    let received = &world.ends[0].received;
+    assert_eq!(received.len(), 40);
+    assert!(received[20..].iter().all(|(block, _)| block == "another"));
+}
+
+#[test]
+fn a_block_that_was_left_incomplete_is_not_completed_by_another_one_of_its_number() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let (old, new) = (block(1, 3_000), block(2, 3_000));
+    let mut take = |data: Data<'_>| world.inject(0, bytes(peers(3), Body::Data(data)));
+    // A part that comes twice changes nothing.
+    take(red(0, &old[..1_000]));
+    take(red(0, &old[..1_000]));
+    take(end(red(2_000, &old[2_000..]), 7));
+    // The peer restarts.
+    take(red(0, &new[..1_000]));
+    take(red(1_000, &new[1_000..2_000]));
+    take(end(red(2_000, &new[2_000..]), 5_000));
+    assert!(world.ends[0].received.is_empty());
+    assert_eq!(world.ends[0].lost, [(peers(3), Reason::System)]);
+    assert_eq!(world.ends[0].span.receive_bytes(), 0);
+    // It hears of that, and sends the block under the next number.
+    let mut sent = Vec::new();
+    while world.ends[0].span.poll_transmit(world.instant(), &mut sent) {}
+    let cancel = bytes(peers(3), Body::CancelByReceiver(Reason::System));
+    assert!(sent.ends_with(&cancel));
+    world.inject(0, bytes(peers(3), Body::CancelAckToReceiver));
+    world.inject(0, bytes(peers(4), Body::Data(end(red(0, &new), 9))));
+    assert_eq!(world.ends[0].received, [(new, 3_000)]);
+    acknowledge(&mut world, peers(4));
+    world.assert_idle();
+}
+
+#[test]
+fn what_was_reported_of_a_block_says_nothing_of_another_one_of_its_number() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    // No report is acknowledged before the peer restarts. Another block is told by its serial
+    // numbers, or by its length.
+    let blocks = [
+        (&b"a block"[..], 7),
+        (&b"another"[..], 5_000),
+        (&b"a longer block"[..], 5_001),
+    ];
+    for (whole, serial) in blocks {
+        // A checkpoint that is repeated changes nothing.
+        for _ in 0..2 {
+            let data = end(red(0, whole), serial);
+            world.inject(0, bytes(peers(3), Body::Data(data)));
+        }
+    }
+    let received: Vec<_> = world.ends[0].received.iter().map(|(b, _)| &b[..]).collect();
+    assert_eq!(received, blocks.map(|(whole, _)| whole));
+    assert_eq!(world.ends[0].span.sessions().1, 1);
+    acknowledge(&mut world, peers(3));
+    world.assert_idle();
 }
 
 #[test]
