@@ -364,6 +364,12 @@ impl Engine {
         self.agent.set_clock(now, dtn_time_ms);
     }
 
+    /// Tells the engine the same time of a clock that is known to be right, or `None` without one:
+    /// bundles without an age block are judged by it.
+    pub fn set_known_time(&mut self, now: Instant, dtn_time_ms: Option<u64>) {
+        self.agent.set_known_time(now, dtn_time_ms);
+    }
+
     /// What waits in the store for each neighbour.
     pub fn custody_by_neighbour(&self) -> BTreeMap<NeighbourId, NeighbourFigures> {
         self.agent.custody_by_neighbour()

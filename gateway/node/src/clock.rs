@@ -113,6 +113,14 @@ impl ControlClock {
         })
     }
 
+    /// DTN time at an instant, ms, if it is known to be right: the control service's, or that of
+    /// this machine if its clock is synchronised.
+    pub fn known_dtn_time_ms(&self, at: Instant) -> Option<u64> {
+        let known = self.lock().now_ms(at);
+        let ms = known.or_else(|| self.ms_at(at).filter(|_| synchronised()))?;
+        ms.checked_sub(DTN_EPOCH_MS)
+    }
+
     /// Its time now.
     pub fn now_ms(&self) -> Option<u64> {
         self.ms_at(Instant::now())
@@ -159,6 +167,8 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(clock.ms_at(at + second), Some(1_795_230_001_000));
         assert_eq!(clock.ms_at(at - second), Some(1_795_229_999_000));
+        // 946,684,800 s passed from 1970 to 2000.
+        assert_eq!(clock.known_dtn_time_ms(at), Some(848_545_200_000));
     }
 
     #[test]

@@ -216,6 +216,13 @@ impl Agent {
         self.timestamps.set_clock(now, dtn_time_ms);
     }
 
+    /// Tells the agent the time of a clock that is known to be right: DTN time in ms at `now`, or
+    /// `None` if there is no such clock. By it a bundle without an age block is as old as its
+    /// creation time says.
+    pub fn set_known_time(&mut self, now: Instant, dtn_time_ms: Option<u64>) {
+        self.timestamps.set_known(now, dtn_time_ms);
+    }
+
     /// The next thing that happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some((neighbour, class)) = self.woken.pop_first() {

@@ -309,7 +309,14 @@ impl Agent {
         class: Class,
         bundle: Bundle,
     ) -> (Arrival, bool) {
-        let age_ms = bundle.age_ms.map_or(0, |(_, age)| age);
+        // Without a block that tells it, the age follows from the creation time (RFC 9171 §4.3.1).
+        let age_ms = bundle.age_ms.map_or_else(
+            || {
+                let created_ms = bundle.primary.creation_timestamp.dtntime();
+                self.timestamps.age_ms(now, created_ms)
+            },
+            |(_, age)| age,
+        );
         let (lifetime, most) = (bundle.primary.lifetime, self.config.foreign_lifetime);
         let expires = foreign_expiry(now, lifetime, age_ms, most);
         let arrival = Arrival {

@@ -28,6 +28,8 @@ pub(crate) struct Timestamps {
     sharding: Sharding,
     /// A moment and its DTN time, ms.
     clock: Option<(Instant, u64)>,
+    /// The same of a clock that is known to be right, by which others' bundles are judged.
+    known: Option<(Instant, u64)>,
     /// The time in use and when it was read.
     current: Option<(Instant, u64)>,
     counts: FastMap<u64, u32>,
@@ -64,6 +66,7 @@ impl Timestamps {
             run_nonce,
             sharding,
             clock: None,
+            known: None,
             current: None,
             counts: FastMap::default(),
         }
@@ -74,6 +77,7 @@ impl Timestamps {
             run_nonce: _,
             sharding: _,
             clock: _,
+            known: _,
             current: _,
             counts,
         } = self;
@@ -87,10 +91,20 @@ impl Timestamps {
 
     /// DTN time, ms, or 0 without a clock.
     pub fn dtn_time_ms(&self, now: Instant) -> u64 {
-        self.clock.map_or(0, |(at, time)| {
-            let since = now.saturating_duration_since(at).as_millis();
-            time.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
-        })
+        self.clock.map_or(0, |clock| time_at(clock, now))
+    }
+
+    pub fn set_known(&mut self, now: Instant, dtn_time_ms: Option<u64>) {
+        self.known = dtn_time_ms.map(|time| (now, time));
+    }
+
+    /// The age, ms, of a bundle that was created at this DTN time, ms. It is 0 if the bundle's
+    /// source had no clock, if the time is not known here, and for a time in the future.
+    pub fn age_ms(&self, now: Instant, created_ms: u64) -> u64 {
+        match (self.known, created_ms) {
+            (None, _) | (_, 0) => 0,
+            (Some(known), created_ms) => time_at(known, now).saturating_sub(created_ms),
+        }
     }
 
     /// DTN time, ms, lowered by less than one ms per agent of the node, so that no two agents use
@@ -123,6 +137,12 @@ impl Timestamps {
         };
         CreationTimestamp::with_time_and_seq(time, u64::from(this))
     }
+}
+
+/// The time, ms, of a clock that showed `time` at `at`.
+fn time_at((at, time): (Instant, u64), now: Instant) -> u64 {
+    let since = now.saturating_duration_since(at).as_millis();
+    time.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

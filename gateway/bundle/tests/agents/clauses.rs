@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::net::{BULK, SERVICE, bundle, next, node, primary, read, route};
 use bp7::administrative_record::{DELETED_BUNDLE, RECEIVED_BUNDLE, StatusReport};
+use bp7::dtntime::CreationTimestamp;
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_bundle::wire::{
@@ -166,6 +167,36 @@ fn a_bundle_at_its_hop_limit_goes_no_further() {
             assert!(is_asserted(&report, DELETED_BUNDLE));
             assert_eq!(report.report_reason, 9, "hop limit exceeded");
         }
+    }
+}
+
+#[test]
+fn a_bundle_without_an_age_is_as_old_as_its_creation_time_says_where_the_time_is_known() {
+    const TIME: u64 = 848_523_100_000;
+    let hour = TIME - 3_600_000;
+    // It lives for 60 s. None: its lifetime is over.
+    for (known, created, block, age) in [
+        (true, hour, None, None),
+        (true, TIME - 60_000, None, None),
+        (true, TIME - 10_000, None, Some(10_000)),
+        (true, TIME + 10_000, None, Some(0)),
+        (true, 0, None, Some(0)),
+        (false, hour, None, Some(0)),
+        // The block tells it, whatever the source's clock shows.
+        (true, hour, Some(5), Some(5)),
+    ] {
+        let (mut agent, now) = relay();
+        agent.set_known_time(now, known.then_some(TIME));
+        let mut primary = onward(DELETION);
+        primary.creation_timestamp = CreationTimestamp::with_time_and_seq(created, 7);
+        let block = block.map(|age| Extension::new(block_type::BUNDLE_AGE, 2, 0, &[age]));
+        let raw = bundle(&primary, block.as_slice(), CONTENT);
+        agent.receive(now, NeighbourId(SOURCE), BULK, raw).unwrap();
+        let passed = next(&mut agent, now, DESTINATION);
+        let passed = passed.map(|passed| passed.age_ms.unwrap().1);
+        assert_eq!(passed, age, "{known} {created}");
+        let told = report(&mut agent, now).map(|report| report.report_reason);
+        assert_eq!(told, age.is_none().then_some(1), "lifetime expired");
     }
 }
 

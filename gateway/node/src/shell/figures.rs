@@ -274,9 +274,12 @@ impl SessionReading {
 }
 
 impl Shell {
-    /// Gives the engines the time of plans.
+    /// Gives the engines the time of plans, and that by which bundles are judged.
     pub fn tell_time(&self, clock: &ControlClock) {
-        self.with_each(|engine, now| engine.set_utc(now, clock.ms_at(now)));
+        self.with_each(|engine, now| {
+            engine.set_utc(now, clock.ms_at(now));
+            engine.set_known_time(now, clock.known_dtn_time_ms(now));
+        });
     }
 
     /// The least round-trip time that the sessions of a hop have measured.
