@@ -377,9 +377,10 @@ impl Agent {
     }
 
     /// Deletes an arriving bundle; its custodian is told that custody is not
-    /// taken.
+    /// taken. It was received all the same (RFC 9171 §5.6 step 2).
     pub(super) fn refuse(&mut self, now: Instant, arrival: &Arrival, reason: DeleteReason) {
         self.signal(now, arrival, false);
+        self.report_reception(now, arrival);
         let primary = &arrival.bundle.primary;
         let bytes = arrival.bundle.payload_bytes();
         self.tell_refused(now, primary, bytes, arrival.class, reason);

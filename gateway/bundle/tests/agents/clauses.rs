@@ -248,6 +248,30 @@ fn what_can_go_nowhere_is_deleted_for_its_reason() {
 }
 
 #[test]
+fn what_is_deleted_where_it_came_in_was_received_first() {
+    let hops = [Extension::new(block_type::HOP_COUNT, 2, 0, &[0x82, 1, 1])];
+    let cases: [(Eid, &[Extension], u32); 3] = [
+        (ipn(RELAY, 99), &[], 5),
+        (ipn(77, 1), &[], 6),
+        (ipn(DESTINATION, SERVICE), &hops, 9),
+    ];
+    for (destination, blocks, reason) in cases {
+        let (mut agent, now) = relay();
+        let primary = primary(ALL_REPORTS, SOURCE, destination);
+        let raw = bundle(&primary, blocks, CONTENT);
+        agent.receive(now, NeighbourId(SOURCE), BULK, raw).unwrap();
+        let reports: Vec<_> = std::iter::from_fn(|| report(&mut agent, now)).collect();
+        let [received, deleted] = &reports[..] else {
+            panic!("{reports:?}");
+        };
+        assert!(is_asserted(received, RECEIVED_BUNDLE));
+        assert_eq!(received.report_reason, 0);
+        assert!(is_asserted(deleted, DELETED_BUNDLE));
+        assert_eq!(deleted.report_reason, reason);
+    }
+}
+
+#[test]
 fn nobody_is_told_of_an_administrative_record() {
     let (mut agent, now) = relay();
     // A record of an unknown type is forwarded, or ignored if it is for this node.
