@@ -196,7 +196,7 @@ impl Agent {
         });
         let beside = cteb.clone().filter(|_| bundle.has_custodian());
         let cteb = cteb.filter(|_| beside.is_none());
-        self.receive_whole(now, bpdu.from, bpdu.class, bundle, cteb)?;
+        self.receive_whole(now, bpdu.from, bpdu.class, bundle, (true, cteb))?;
         // A relay may have taken custody of the BPDU itself.
         self.signal(now, bpdu, true);
         if let Some(cteb) = beside {

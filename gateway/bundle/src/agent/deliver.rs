@@ -37,15 +37,16 @@ impl Agent {
         arrival: Arrival,
         service: u64,
     ) -> Result<(), Reject> {
-        if arrival.bundle.is_administrative() {
+        let fragment = arrival.bundle.primary.has_fragmentation();
+        let record = arrival.bundle.is_administrative();
+        if record && !fragment {
             self.take_record(now, &arrival)?;
             // A relay may have taken custody of it.
             self.signal(now, &arrival, true);
             return Ok(());
         }
-        let fragment = arrival.bundle.primary.has_fragmentation();
         let on_disk = arrival.bundle.file.is_some();
-        if fragment && self.config.delivers(service) {
+        if fragment && (record || self.config.delivers(service)) {
             return self.take_fragment(now, arrival, service);
         }
         let name = arrival.name();

@@ -1,5 +1,5 @@
-//! Fragments for services of this node, until their bundle is whole (RFC 9171
-//! §5.9).
+//! Fragments for services of this node, and of administrative records for it, until their bundle is
+//! whole (RFC 9171 §5.9).
 //!
 //! A fragment proves nothing: a sender of a few that never sends the rest would occupy memory. So
 //! this memory is small. No neighbour has more of it than it leaves free, and no service of a
@@ -237,7 +237,8 @@ impl Agent {
         let fits = bytes > 0 && end.is_some_and(|end| end <= total);
         // A bundle without a source must not be fragmented (RFC 9171 §4.2.3).
         let nameless = is_null(&primary.source);
-        let to_disk = self.goes_to_disk(service, total);
+        let record = arrival.bundle.is_administrative();
+        let to_disk = !record && self.goes_to_disk(service, total);
         let too_long = !to_disk && total > self.config.decode.max_payload_bytes;
         let on_disk = arrival.bundle.file.is_some();
         if !fits || nameless || too_long && !on_disk {
@@ -254,7 +255,11 @@ impl Agent {
         let here = arrival.bundle.payload.len() as u64;
         let room = self.usage.reserve_fragment(here + BESIDE_BYTES);
         let room = room.ok_or(Reject::NoResources)?;
-        let shard = self.assembler(&arrival);
+        // The sender of a BPDU gets its signal by the neighbour that the BPDU came from.
+        let shard = match record {
+            true => self.sharding.own,
+            false => self.assembler(&arrival),
+        };
         if shard != self.sharding.own {
             self.pass(shard, Message::Fragment(Box::new(arrival), service, room));
             return Ok(());
@@ -284,7 +289,8 @@ impl Agent {
         }
         let primary = &arrival.bundle.primary;
         let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
-        let to_disk = self.goes_to_disk(service, total);
+        let record = arrival.bundle.is_administrative();
+        let to_disk = !record && self.goes_to_disk(service, total);
         // Fragments of one bundle have the same total length.
         let elsewhere = match to_disk {
             true => self.reassembly.parts.contains_key(&whole),
@@ -349,6 +355,14 @@ impl Agent {
         drop(parts.room);
         made_whole(&mut arrival);
         arrival.bundle.payload = payload.freeze();
+        // One in another BPDU is not opened: a record in fragments could nest without end.
+        if record && !arrival.in_bpdu {
+            let inside = self.decoder().open(&arrival.bundle.payload);
+            let inside = inside.map_err(|error| Reject::Malformed(error.into()))?;
+            if let Some(inside) = inside {
+                return self.take_encapsulated(now, &arrival, inside);
+            }
+        }
         self.deliver(now, arrival, service)
     }
 }

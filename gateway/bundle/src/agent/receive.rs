@@ -19,8 +19,8 @@ use super::security::{Insecure, Security};
 use super::signals::Way;
 use super::stored::WireName;
 use crate::wire::{
-    Bundle, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, Long, LongDecoder, Malformed, decode,
-    ipn_parts, is_null, read_bpdu,
+    Bundle, CborError, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, Long, LongDecoder,
+    Malformed, decode, ipn_parts, is_null, read_bpdu,
 };
 
 /// A bundle on its way through the node.
@@ -30,7 +30,9 @@ pub(super) struct Arrival {
     pub class: Class,
     pub age_ms: u64,
     pub expires: Instant,
-    /// The sender of the BPDU that it came in, if it did, which has custody of it.
+    /// Whether it came in a BPDU.
+    pub in_bpdu: bool,
+    /// The sender of that BPDU, if it has custody of the bundle.
     pub encapsulated: Option<Cteb>,
 }
 
@@ -83,18 +85,12 @@ impl Decoder {
         let mut decoded = self.decode_one(raw);
         let inside = match &decoded.outcome {
             Ok(bundle) if bundle.holds_record() && self.is_here(bundle) => {
-                read_bpdu(&bundle.payload)
+                self.open(&bundle.payload)
             }
             _ => return decoded,
         };
         match inside {
-            Ok(None) => {}
-            Ok(Some((head, bundle))) => {
-                decoded.encapsulated = Some(Box::new(Encapsulated {
-                    transmission: head.transmission,
-                    bundle: self.decode_one(&bundle),
-                }));
-            }
+            Ok(inside) => decoded.encapsulated = inside.map(Box::new),
             Err(error) => {
                 decoded.outcome = decoded.outcome.and_then(|bundle| {
                     let primary = Some(Box::new(bundle.primary));
@@ -103,6 +99,18 @@ impl Decoder {
             }
         }
         decoded
+    }
+
+    /// The bundle in a BPDU; `None` if the payload of this administrative bundle is another record.
+    ///
+    /// # Errors
+    /// When the record is not well-formed.
+    pub(super) fn open(&self, record: &Bytes) -> Result<Option<Encapsulated>, CborError> {
+        let inside = read_bpdu(record)?;
+        Ok(inside.map(|(head, bundle)| Encapsulated {
+            transmission: head.transmission,
+            bundle: self.decode_one(&bundle),
+        }))
     }
 
     fn decode_one(&self, raw: &Bytes) -> Decoded {
@@ -204,7 +212,7 @@ impl Agent {
         class: Class,
         decoded: Decoded,
     ) -> Result<(), Reject> {
-        self.receive_whole(now, from, class, decoded, None)
+        self.receive_whole(now, from, class, decoded, (false, None))
     }
 
     /// As [`Agent::receive_decoded`], on a session that cannot tell the neighbour of a refusal. If
@@ -235,15 +243,15 @@ impl Agent {
         taken
     }
 
-    /// As [`Agent::receive_decoded`], with the custodian of a bundle that came in
-    /// a BPDU.
+    /// As [`Agent::receive_decoded`], with whether the bundle came in a BPDU, and the custodian if
+    /// it did.
     pub(super) fn receive_whole(
         &mut self,
         now: Instant,
         from: NeighbourId,
         class: Class,
         decoded: Decoded,
-        custodian: Option<Cteb>,
+        (in_bpdu, custodian): (bool, Option<Cteb>),
     ) -> Result<(), Reject> {
         let bundle = match decoded.outcome {
             Ok(bundle) => bundle,
@@ -265,7 +273,7 @@ impl Agent {
         };
         self.neighbour(from);
         let (mut arrival, is_over) = self.arrival(now, from, class, bundle);
-        arrival.encapsulated = custodian;
+        (arrival.in_bpdu, arrival.encapsulated) = (in_bpdu, custodian);
         if let Err(forgery) = self.check_authority(&arrival) {
             return Err(self.forged(&arrival, forgery));
         }
@@ -324,6 +332,7 @@ impl Agent {
             class,
             age_ms,
             expires: expires.unwrap_or(now),
+            in_bpdu: false,
             encapsulated: None,
             bundle,
         };

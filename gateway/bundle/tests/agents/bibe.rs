@@ -1,9 +1,11 @@
 //! Custody by bundle-in-bundle encapsulation (BIBE), as in ION-DTN 4.1.3.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::net::{BULK, LIFETIME, Net, SERVICE, bundle, node, payload, primary, read, route};
+use bp7::dtntime::CreationTimestamp;
 use bytes::Bytes;
 use skipped::recorded::{bytes_of, folder};
 use underpass_bundle::wire::{
@@ -16,6 +18,7 @@ use underpass_bundle::{
 use underpass_cla::{Class, Outcome};
 
 const ADMINISTRATIVE: u64 = 0x2;
+const FRAGMENT: u64 = 0x1;
 
 /// A node that sends bundles under custody to its neighbour by BIBE.
 fn by_bibe(number: u64, neighbour: u64) -> Config {
@@ -81,6 +84,16 @@ fn record(from: u64, to: u64, content: &[u8]) -> Bytes {
     block.source = ipn(from, 0);
     block.report_to = ipn(from, 0);
     bundle(&block, &[], content)
+}
+
+/// A fragment of such a bundle, with this range of its content.
+fn part(from: u64, to: u64, content: &[u8], range: Range<usize>) -> Bytes {
+    let mut block = primary(ADMINISTRATIVE | FRAGMENT, from, ipn(to, 0));
+    block.source = ipn(from, 0);
+    block.report_to = ipn(from, 0);
+    block.fragmentation_offset = range.start as u64;
+    block.total_data_length = content.len() as u64;
+    bundle(&block, &[], &content[range])
 }
 
 fn hear(net: &mut Net, at: usize, from: u64, raw: Bytes) -> Result<(), Reject> {
@@ -403,6 +416,86 @@ fn a_bpdu_that_is_none_is_refused_with_its_reason() {
         signalled(&mut net.agents[1], now, 1).is_none(),
         "and custody of none is taken"
     );
+}
+
+#[test]
+fn a_bpdu_that_a_relay_has_cut_is_opened_once_it_is_whole() {
+    let mut net = pair();
+    let data = vec![7; 100_000];
+    let content = bpdu(5, &bundle(&primary(0, 1, ipn(2, SERVICE)), &[], &data));
+    for range in [60_000..content.len(), 0..20_000, 10_000..60_000] {
+        assert!(net.delivered(1).is_empty());
+        hear(&mut net, 1, 1, part(1, 2, &content, range)).unwrap();
+    }
+    assert_eq!(net.delivered(1), [Bytes::from(data)]);
+    net.pass(Duration::from_millis(100));
+    let now = net.now;
+    let answer = signalled(&mut net.agents[1], now, 1).unwrap();
+    assert_eq!(answer.payload, signal(0, &[(5, 1)])[..]);
+    // So is any other record, and one that is none is malformed.
+    let record = signal(0, &[(1, 1)]);
+    for range in [0..3, 3..record.len()] {
+        hear(&mut net, 1, 1, part(1, 2, &record, range)).unwrap();
+    }
+    let unsent = |event: &Event| {
+        matches!(
+            event,
+            Event::Forged {
+                forgery: Forgery::Signal,
+                ..
+            }
+        )
+    };
+    assert!(net.events(1).iter().any(unsent), "the signal was read");
+    let outcome = hear(&mut net, 1, 1, part(1, 2, &[0xFF; 9], 0..9));
+    assert!(matches!(outcome, Err(Reject::Malformed(_))), "{outcome:?}");
+}
+
+#[test]
+fn fragments_of_records_that_never_become_whole_take_no_more_than_others() {
+    let mut net = pair();
+    let kept = |net: &Net| {
+        let mut entries = 0;
+        net.agents[1].footprint(&mut |name, count| {
+            entries += if name.contains("fragment") { count } else { 0 };
+        });
+        entries
+    };
+    let first = |from: u64, sequence| {
+        let mut block = primary(ADMINISTRATIVE | FRAGMENT, from, ipn(2, 0));
+        block.creation_timestamp = CreationTimestamp::with_time_and_seq(1_000, sequence);
+        block.total_data_length = 1_000;
+        bundle(&block, &[], b"x")
+    };
+    let mut refused = 0;
+    for sequence in 0..30_000 {
+        match hear(&mut net, 1, 1, first(1, sequence)) {
+            Ok(()) => {}
+            Err(Reject::NoResources) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(refused > 10_000, "{refused}");
+    assert!(kept(&net) < 100_000);
+    for sequence in 0..100 {
+        hear(&mut net, 1, 9, first(9, sequence)).unwrap();
+    }
+    net.pass(LIFETIME);
+    assert_eq!(kept(&net), 0);
+}
+
+#[test]
+fn bpdus_in_fragments_are_not_opened_in_each_other() {
+    let mut net = pair();
+    let mut content = bpdu(1, &bundle(&primary(0, 1, ipn(2, SERVICE)), &[], b"data"));
+    for _ in 0..100 {
+        let whole = 0..content.len();
+        content = bpdu(0, &part(1, 2, &content, whole));
+    }
+    let whole = 0..content.len();
+    let outcome = hear(&mut net, 1, 1, part(1, 2, &content, whole));
+    assert_eq!(outcome, Err(Malformed::Nested.into()));
+    assert!(net.delivered(1).is_empty());
 }
 
 #[test]
