@@ -12,7 +12,7 @@ use super::cbor::{CborError, Reader};
 use super::crc::CrcKind;
 use super::custody::{CodePoints, Creb, Cteb};
 use super::eid::{Eid, MOST_NAME_BYTES, ipn_parts, name_bytes};
-use super::extensions::sort_extension;
+use super::extensions::sort_extensions;
 use super::primary::{read_crc_and_end, read_crc_kind, read_primary};
 use super::seal::write_block;
 
@@ -378,6 +378,7 @@ fn read_blocks(
     primary_crc: CrcKind,
 ) -> Result<(), Malformed> {
     let mut seen = Seen::default();
+    let mut extensions = Vec::new();
     let mut has_payload = false;
     while reader.more(length, seen.taken())? {
         if has_payload {
@@ -389,11 +390,6 @@ fn read_blocks(
             let end = block.data_at + block.data.len();
             bundle.payload_head = raw.slice(block.start..block.data_at);
             bundle.payload = raw.slice(block.data_at..end);
-            // The kept part must not keep far more in memory.
-            if raw.len() > 2 * block.data.len() + COPIED_BYTES {
-                bundle.payload = Bytes::copy_from_slice(block.data);
-                bundle.detach_others();
-            }
             bundle.payload_tail = raw.slice(end..reader.position());
             has_payload = true;
         } else {
@@ -401,12 +397,18 @@ fn read_blocks(
                 return Err(Malformed::HeaderTooLarge);
             }
             let whole = raw.slice(block.start..reader.position());
-            sort_extension(bundle, codes, &block, whole)?;
+            extensions.push((block, whole));
         }
     }
+    sort_extensions(bundle, codes, extensions)?;
     reader.end()?;
     if !has_payload {
         return Err(Malformed::Payload);
+    }
+    // The kept part must not keep far more in memory.
+    if raw.len() > 2 * bundle.payload.len() + COPIED_BYTES {
+        bundle.payload = Bytes::copy_from_slice(&bundle.payload);
+        bundle.detach_others();
     }
     bundle.check_fragment(bundle.payload.len() as u64)?;
     seen.covers_primary(primary_crc, limits)

@@ -2,13 +2,52 @@
 
 use bytes::Bytes;
 
-use super::bundle::{Block, Bundle, Extension, Malformed, block_flag, block_type};
+use super::bundle::{Block, Bundle, Extension, MAX_BLOCKS, Malformed, block_flag, block_type};
 use super::cbor::{CborError, Reader};
 use super::custody::CodePoints;
 use super::eid::read_eid;
 
+/// Puts a bundle's extension blocks, each with its encoding, where they belong. What a block
+/// confidentiality block has encrypted is unreadable, whatever its type (RFC 9172 §3.8).
+pub(super) fn sort_extensions(
+    bundle: &mut Bundle,
+    codes: &CodePoints,
+    blocks: Vec<(Block<'_>, Bytes)>,
+) -> Result<(), Malformed> {
+    let bcbs = blocks
+        .iter()
+        .filter(|(block, _)| block.kind == block_type::BCB);
+    let encrypted: Vec<u64> = bcbs.flat_map(|(bcb, _)| targets(bcb.data)).collect();
+    for (block, raw) in blocks {
+        let known = matches!(
+            block.kind,
+            block_type::PREVIOUS_NODE | block_type::BUNDLE_AGE | block_type::HOP_COUNT
+        );
+        match encrypted.contains(&block.number) {
+            true if known => keep(bundle, &block, raw),
+            true => pass_on(bundle, &block, raw)?,
+            false => sort_extension(bundle, codes, &block, raw)?,
+        }
+    }
+    Ok(())
+}
+
+/// The blocks that a security block secures, of which there are no more than a bundle may have;
+/// none if it cannot be read.
+fn targets(content: &[u8]) -> Vec<u64> {
+    let read = |reader: &mut Reader<'_>| -> Result<Vec<u64>, CborError> {
+        let length = reader.array()?;
+        let mut targets = Vec::new();
+        while targets.len() < MAX_BLOCKS && reader.more(length, targets.len() as u64)? {
+            targets.push(reader.unsigned()?);
+        }
+        Ok(targets)
+    };
+    read(&mut Reader::new(content)).unwrap_or_default()
+}
+
 /// Puts an extension block where it belongs.
-pub(super) fn sort_extension(
+fn sort_extension(
     bundle: &mut Bundle,
     codes: &CodePoints,
     block: &Block<'_>,
@@ -60,13 +99,17 @@ fn pass_on(bundle: &mut Bundle, block: &Block<'_>, raw: Bytes) -> Result<(), Mal
             return Ok(());
         }
     }
+    keep(bundle, block, raw);
+    Ok(())
+}
+
+fn keep(bundle: &mut Bundle, block: &Block<'_>, raw: Bytes) {
     bundle.others.push(Extension {
         kind: block.kind,
         number: block.number,
         flags: block.flags,
         raw,
     });
-    Ok(())
 }
 
 fn once<T>(slot: &mut Option<T>, value: T, kind: u64) -> Result<(), Malformed> {

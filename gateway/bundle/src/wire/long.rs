@@ -19,7 +19,7 @@ use super::bundle::{
 use super::cbor::{CborError, Reader};
 use super::crc::CrcKind;
 use super::custody::CodePoints;
-use super::extensions::sort_extension;
+use super::extensions::sort_extensions;
 use super::primary::read_crc_kind;
 
 static CRC_16: Crc<u16, Table<16>> = bp7::crc::X25;
@@ -314,6 +314,7 @@ impl LongDecoder {
         primary_crc: CrcKind,
     ) -> Result<Opened, Malformed> {
         let mut seen = Seen::default();
+        let mut extensions = Vec::new();
         while reader.more(blocks, seen.taken())? {
             let start = reader.position();
             let mut ahead = *reader;
@@ -325,7 +326,7 @@ impl LongDecoder {
                     return Err(Malformed::HeaderTooLarge);
                 }
                 let whole = raw.slice(start..reader.position());
-                sort_extension(&mut bundle, &self.codes, &block, whole)?;
+                extensions.push((block, whole));
                 continue;
             }
             if ahead.unsigned()? != 1 {
@@ -335,6 +336,7 @@ impl LongDecoder {
             let crc = read_crc_kind(&mut ahead)?;
             let payload_bytes = ahead.byte_string_head()?;
             seen.add(block_type::PAYLOAD, 1)?;
+            sort_extensions(&mut bundle, &self.codes, extensions)?;
             seen.covers_primary(primary_crc, &self.limits)?;
             bundle.check_fragment(payload_bytes)?;
             bundle.payload_head = raw.slice(start..ahead.position());

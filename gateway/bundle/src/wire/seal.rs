@@ -184,14 +184,20 @@ pub(crate) fn write_header(
     out.push(OPEN);
     out.extend(primary_raw);
     let mut content = Vec::with_capacity(32);
-    let (number, node) = hop.previous_node;
-    write_eid(&mut content, node);
-    write_block(&mut out, block_type::PREVIOUS_NODE, number, 0, &content);
-    let (number, age) = hop.age_ms;
+    // A block that another node has encrypted can be neither replaced nor left out.
+    let encrypted = |kind| others.iter().any(|block| block.kind == kind);
+    if !encrypted(block_type::PREVIOUS_NODE) {
+        let (number, node) = hop.previous_node;
+        write_eid(&mut content, node);
+        write_block(&mut out, block_type::PREVIOUS_NODE, number, 0, &content);
+    }
     let flags = block_flag::REPLICATE;
-    content.clear();
-    write_head(&mut content, UNSIGNED, age);
-    write_block(&mut out, block_type::BUNDLE_AGE, number, flags, &content);
+    if !encrypted(block_type::BUNDLE_AGE) {
+        let (number, age) = hop.age_ms;
+        content.clear();
+        write_head(&mut content, UNSIGNED, age);
+        write_block(&mut out, block_type::BUNDLE_AGE, number, flags, &content);
+    }
     if let Some((number, limit, count)) = hop.hop_count {
         content.clear();
         write_head(&mut content, ARRAY, 2);

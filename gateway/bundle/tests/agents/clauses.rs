@@ -113,6 +113,45 @@ fn an_unknown_block_is_passed_on_reported_or_discarded_as_its_flags_ask() {
 }
 
 #[test]
+fn what_a_source_has_encrypted_of_extension_blocks_passes_a_relay_as_it_came() {
+    for kind in [
+        block_type::PREVIOUS_NODE,
+        block_type::BUNDLE_AGE,
+        block_type::HOP_COUNT,
+    ] {
+        // Encrypted bytes may look like what the block would hold.
+        for content in [&[0xF6][..], &[5], &[0x82, 1, 1]] {
+            let block = Extension::new(kind, 2, 0x14, content);
+            // Target 2, BCB-AES-GCM, no parameters, its source, a result.
+            let mut secures = vec![0x81, 2, 0x02, 0x00];
+            secures.extend([0x82, 0x02, 0x82, 0x01, 0x00, 0x81, 0x80]);
+            let bcb = Extension::new(block_type::BCB, 9, 0, &secures);
+            for blocks in [[block.clone(), bcb.clone()], [bcb, block]] {
+                let (mut agent, now) = relay();
+                let raw = bundle(&onward(0), &blocks, CONTENT);
+                agent.receive(now, NeighbourId(SOURCE), BULK, raw).unwrap();
+                let passed = next(&mut agent, now, DESTINATION).unwrap();
+                assert_eq!(passed.others, blocks);
+                let own = [
+                    passed.previous_node.is_some(),
+                    passed.age_ms.is_some(),
+                    passed.hop_count.is_some(),
+                ];
+                let kinds = [block_type::PREVIOUS_NODE, block_type::BUNDLE_AGE];
+                let [previous_node, age] = kinds.map(|own| own != kind);
+                assert_eq!(own, [previous_node, age, false], "no second one is added");
+            }
+        }
+        let other = [
+            Extension::new(kind, 2, 0, &[0xF6]),
+            Extension::new(block_type::BCB, 9, 0, &[0x81, 3]),
+        ];
+        let raw = bundle(&onward(0), &other, CONTENT).to_vec();
+        assert_eq!(refusal(raw), Malformed::Unintelligible(kind));
+    }
+}
+
+#[test]
 fn an_unknown_block_may_have_its_bundle_deleted_which_is_reported_if_asked_for() {
     for asked in [0, DELETION] {
         let (mut agent, now) = relay();
