@@ -89,6 +89,8 @@ pub struct Config {
     pub mtu_bytes: u32,
     /// The round trip before it is measured.
     pub rtt: Duration,
+    /// With LTP: whether bundles that need not arrive go as green blocks, which are sent once.
+    pub green: bool,
     /// With LTP: the bounds for this neighbour.
     pub ltp: Limits,
     /// With LTP: memory for incoming blocks beyond this neighbour's own part, shared by all

@@ -1,5 +1,6 @@
 //! A session of LTP over UDP (RFC 7122): a segment in each datagram, a bundle in each block that is
-//! sent, all of it red. A received block may contain several.
+//! sent, all of it red, or green if it is configured and nobody has custody of the bundle. A received
+//! block may contain several.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -257,7 +258,11 @@ impl Session<'_> {
             pieces.insert(place, Piece::Elsewhere(file.len()));
             self.from_disk.insert(key, (file, start));
         }
-        if let Err(error) = self.span.send_pieces(key, BUNDLE_PROTOCOL, pieces, None) {
+        let red_bytes = (self.config.green && !transfer.reliable).then_some(0);
+        let sent = self
+            .span
+            .send_pieces(key, BUNDLE_PROTOCOL, pieces, red_bytes);
+        if let Err(error) = sent {
             debug!(path = self.config.path, %error, "a bundle is not sent");
             self.end(id, key, Outcome::Refused(Refusal::NoResources));
         }

@@ -97,6 +97,9 @@ pub struct Transfer {
     /// The broken transfer of the same bytes that this one continues. If the session or the peer
     /// cannot do that, all bytes are sent.
     pub resume: Option<Resume>,
+    /// Whether the layer is to see that it arrives, if it can: somebody has custody of the bundle,
+    /// or it signals custody. If not, a layer may be configured to send it once.
+    pub reliable: bool,
 }
 
 /// How far an earlier transfer of the same bytes came.
@@ -116,6 +119,7 @@ impl Transfer {
             chunks,
             file: None,
             resume: None,
+            reliable: true,
         }
     }
 

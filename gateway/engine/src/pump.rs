@@ -120,6 +120,7 @@ impl Engine {
             chunks: offer.chunks,
             file: offer.file,
             resume: offer.resume,
+            reliable: offer.reliable,
         };
         let left_out = transfer.resume.map_or(0, |resume| resume.offset);
         let bytes = transfer.len() - left_out;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use underpass_backoff::Backoff;
 use underpass_bare::{Config, Layer, LtpLimits, LtpMemory, Neighbour};
-use underpass_cla::{Down, Outcome, Refusal};
+use underpass_cla::{Down, Outcome, Refusal, Transfer};
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_payloads::{Limits, PayloadFile, Payloads};
 
@@ -58,6 +58,7 @@ fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
         peer_transfer_mru_bytes: None,
         mtu_bytes: 1_500,
         rtt: Duration::from_millis(50),
+        green: false,
         ltp: LtpLimits::default(),
         ltp_memory: LtpMemory::new(16 << 20),
         ceiling_bps: Some(200_000_000),
@@ -128,6 +129,62 @@ async fn bundles_go_both_ways_over_each_layer() {
         for neighbour in &neighbours {
             neighbour.shutdown().await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundles_without_custody_go_as_green_blocks_where_that_is_configured() {
+    // The segment's type: all of a red block with its checkpoint, or the end of a green one.
+    for (green, reliable, code) in [(true, false, 7), (true, true, 3), (false, false, 3)] {
+        let addresses = [free(ONE), free(TWO)];
+        let peer = tokio::net::UdpSocket::bind(addresses[1]).await;
+        let peer = peer.expect("free");
+        let mut one = TestNode::new();
+        let config = Config {
+            green,
+            ..config(ltp(1, 2), addresses[0], addresses[1])
+        };
+        let neighbour = Neighbour::spawn(config, one.node.clone());
+        let (id, _, session) = one.up().await;
+        one.ready(id).await;
+        let (sent, _) = transfer(1, 100);
+        session.offer(Transfer { reliable, ..sent });
+        let mut segment = [0; 1_500];
+        let (count, _) = peer.recv_from(&mut segment).await.expect("a segment");
+        assert!(count > 100, "{count}");
+        assert_eq!(segment[0], code, "{green} {reliable}");
+        if code == 7 {
+            // Nothing is waited for.
+            assert_eq!(one.finished().await, (1, Outcome::Acknowledged));
+        }
+        neighbour.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_green_block_is_received() {
+    let addresses = [free(ONE), free(TWO)];
+    let mut nodes = [TestNode::new(), TestNode::new()];
+    let layers = [ltp(1, 2), ltp(2, 1)];
+    let neighbours = [0, 1].map(|index| {
+        let config = Config {
+            green: index == 0,
+            ..config(layers[index], addresses[index], addresses[1 - index])
+        };
+        Neighbour::spawn(config, nodes[index].node.clone())
+    });
+    let (id, _, session) = nodes[0].up().await;
+    let _second = nodes[1].up().await;
+    nodes[0].ready(id).await;
+    let (sent, whole) = transfer(1, 20_000);
+    session.offer(Transfer {
+        reliable: false,
+        ..sent
+    });
+    assert_eq!(nodes[1].received().await.1, whole);
+    assert_eq!(nodes[0].finished().await, (1, Outcome::Acknowledged));
+    for neighbour in &neighbours {
+        neighbour.shutdown().await;
     }
 }
 

@@ -255,6 +255,8 @@ pub struct Offer {
     pub file: Option<Arc<PayloadFile>>,
     /// The broken transfer of the same bytes that this one may go on with.
     pub resume: Option<Resume>,
+    /// Whether somebody has custody of the bundle, or it signals custody.
+    pub reliable: bool,
     /// Whether it was in transmission before.
     pub again: bool,
     /// Whether it takes turns as one of an earlier run of this node

@@ -414,6 +414,9 @@ impl Agent {
             chunks,
             file: stored.file.clone(),
             resume,
+            reliable: stored.custody
+                || stored.passed_cteb.is_some()
+                || stored.class == Class::SIGNALLING,
             again,
             restored: stored.restored,
         })

@@ -403,6 +403,27 @@ fn a_routing_loop_never_makes_the_last_custodian_forget() {
 }
 
 #[test]
+fn a_transfer_is_reliable_if_somebody_has_custody_of_its_bundle_or_it_signals_that() {
+    let mut net = pair();
+    for custody in [true, false] {
+        let send = Send {
+            custody,
+            ..Send::new(ipn(2, SERVICE), SERVICE, BULK, vec![payload(b"data")])
+        };
+        let now = net.now;
+        net.agents[0].send(now, send).unwrap();
+        let offer = net.offer(0, 2).unwrap();
+        assert_eq!(offer.reliable, custody);
+        net.arrive(1, 1, &offer);
+        net.finish(0, &offer, Outcome::Acknowledged);
+    }
+    net.pass(Duration::from_millis(100));
+    let (now, via) = (net.now, NeighbourId(1));
+    let signal = net.agents[1].next_for(now, via, Class::SIGNALLING, u64::MAX);
+    assert!(signal.unwrap().reliable);
+}
+
+#[test]
 fn status_reports_come_when_asked_and_not_in_floods() {
     let mut config = node(2);
     config.status_reports_per_s = 5;

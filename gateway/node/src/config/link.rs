@@ -107,6 +107,10 @@ pub struct PathConfig {
     /// With stcp, mtcp, udp and ltp: the address and port that the neighbour
     /// sends to.
     pub listen: Option<SocketAddr>,
+    /// true: bundles without custody go as green blocks, which are sent once. With
+    /// ltp. Default false.
+    #[serde(default)]
+    pub green: bool,
     /// true: its sessions are over MPTCP, where neighbour and kernel have it.
     /// With tcpcl. Default false.
     #[serde(default)]
@@ -203,7 +207,7 @@ impl PathConfig {
         let way = |path: &PathConfig| {
             let from = (path.local, path.listen, path.interface.clone());
             let (name, layer) = (path.name.clone(), path.convergence_layer);
-            let peer = (path.transfer_mru_bytes, path.announces.clone());
+            let peer = (path.transfer_mru_bytes, path.announces.clone(), path.green);
             let kind = (layer, path.plain, path.mptcp, peer);
             let on_demand = path.on_demand.is_some();
             (name, path.neighbour, path.remote, kind, from, on_demand)
@@ -248,6 +252,11 @@ impl PathConfig {
             problems.push(format!("{at}: local and remote are of different families"));
         }
         self.check_listen(&at, problems);
+        if self.green && self.convergence_layer != ConvergenceLayer::Ltp {
+            problems.push(format!(
+                "{at}: green = true is for convergence_layer = \"ltp\""
+            ));
+        }
         if let Some(on_demand) = &self.on_demand {
             on_demand.check(&at, &self.name, problems);
         }

@@ -58,6 +58,7 @@ pub(super) fn open(
         peer_transfer_mru_bytes: path.transfer_mru_bytes,
         mtu_bytes: path.mtu_bytes,
         rtt: path.rtt(),
+        green: path.green,
         ltp: config.ltp.limits(),
         ltp_memory: sessions.ltp_memory.clone(),
         ceiling_bps: path.send_rate_bps,

@@ -213,6 +213,15 @@ fn what_authenticates_nobody_is_for_one_neighbour_at_one_address() {
     }
     let error = parse(&format!("{TERMINAL}listen = \"10.9.0.2:4556\"\n")).unwrap_err();
     assert!(error.to_string().contains("listen is for"), "{error}");
+    for (layer, taken) in [("ltp", true), ("udp", false), ("stcp", false)] {
+        let text = format!(
+            "{plain}convergence_layer = \"{layer}\"\nlisten = \"10.9.0.2:4556\"\ngreen = true\n"
+        );
+        match parse(&text) {
+            Ok(config) => assert!(taken && config.paths[0].green),
+            Err(error) => assert!(!taken && error.to_string().contains("green"), "{error}"),
+        }
+    }
 }
 
 #[test]
