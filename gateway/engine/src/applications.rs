@@ -63,14 +63,16 @@ impl Engine {
         let to = bundle::wire::ipn_parts(&send.destination).map(|(node, _)| node);
         let here = self.own_service(&send.destination).is_some();
         let named = self.agent.named_route(&send.destination);
+        let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
+        let all_bytes = bytes + file.as_ref().map_or(0, |file| file.len());
         send.class = self.known(send.class);
         send.custody &= match to {
-            Some(node) => self.agent.takes_custody_to(node),
+            Some(node) => self.agent.takes_custody_to(node, all_bytes),
             None => named.is_none_or(|(_, custody)| custody),
         };
         if !here {
             let via = match to {
-                Some(node) => self.agent.next_hop(node),
+                Some(node) => self.agent.next_hop(node, all_bytes),
                 // A sender by name asks each shard; the one that has the neighbour takes the
                 // bundle.
                 None => named
@@ -78,7 +80,6 @@ impl Engine {
                     .filter(|via| self.sharding.shard_of(*via) == self.sharding.own),
             };
             let via = via.ok_or(SendError::NoRoute)?;
-            let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
             let left = self.agent.quota_left_bytes(via).saturating_sub(bytes);
             if left < self.agent.most_bytes(via) / PART_LEFT_FREE {
                 return Err(SendError::NoRoom);

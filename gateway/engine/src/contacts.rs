@@ -18,8 +18,8 @@ pub struct Contacts {
     pub open: BTreeMap<u64, bool>,
     /// Neighbours to which nothing can be sent any more for the time being.
     pub lost: BTreeSet<u64>,
-    /// Destinations whose bundles have a better way now.
-    pub moved: BTreeSet<u64>,
+    /// Destinations whose bundles have a better way now, each with a size of bundle.
+    pub moved: BTreeSet<(u64, u64)>,
 }
 
 impl Engine {
@@ -46,13 +46,19 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// The engine of this node that has the neighbour by which bundles to `node` go.
-    pub fn shard_to(&self, node: u64) -> Option<usize> {
-        self.agent.shard_to(node)
+    /// The sizes of bundles, bytes, for which it would have ways of the plan.
+    pub fn planned_sizes(&self) -> BTreeSet<u64> {
+        self.agent.planned_sizes()
     }
 
-    /// The neighbour that bundles to a node are given to at present.
-    pub fn next_hop(&self, node: u64) -> Option<u64> {
-        self.agent.next_hop(node).map(|NeighbourId(via)| via)
+    /// The engine of this node that has the neighbour by which bundles of so many bytes to `node`
+    /// go.
+    pub fn shard_to(&self, node: u64, bytes: u64) -> Option<usize> {
+        self.agent.shard_to(node, bytes)
+    }
+
+    /// The neighbour that bundles of so many bytes to a node are given to at present.
+    pub fn next_hop(&self, node: u64, bytes: u64) -> Option<u64> {
+        self.agent.next_hop(node, bytes).map(|NeighbourId(via)| via)
     }
 }

@@ -30,13 +30,29 @@ pub struct NextHop {
 /// Where bundles go next, and which neighbours may send bundles of which source.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// By destination; nodes of the plan without a route at present are absent.
-    pub next: BTreeMap<Node, NextHop>,
+    /// By size of bundle and destination; nodes of the plan without a route at present are
+    /// absent.
+    pub next: BTreeMap<u64, BTreeMap<Node, NextHop>>,
     /// By source, for each node of the plan: the neighbours from which its bundles can
     /// come.
     pub speakers: Arc<HashMap<Node, BTreeSet<Node>>>,
     /// For each neighbour that the plan has contacts to: whether a contact is open now.
     pub open: BTreeMap<Node, bool>,
+}
+
+impl Table {
+    /// Where the smallest bundles go next.
+    pub fn of_smallest(&self) -> Option<&BTreeMap<Node, NextHop>> {
+        self.next.values().next()
+    }
+
+    fn hop(&self, node: Node, bytes: u64) -> Option<&NextHop> {
+        self.next.get(&bytes)?.get(&node)
+    }
+
+    fn via(&self, node: Node, bytes: u64) -> Option<Node> {
+        self.hop(node, bytes).map(|hop| hop.via)
+    }
 }
 
 /// What has changed.
@@ -47,9 +63,9 @@ pub struct Change {
     /// Neighbours to which nothing can be sent for now: bundles that wait for them may
     /// have another route.
     pub lost: BTreeSet<Node>,
-    /// Destinations whose bundles have a better route now, those that already wait
-    /// included.
-    pub moved: BTreeSet<Node>,
+    /// Destinations, each with a size of bundle: bundles that have a better route now, those
+    /// that already wait included.
+    pub moved: BTreeSet<(Node, u64)>,
 }
 
 /// A contact of the own node, and the pieces of it that blockages leave.
@@ -67,8 +83,8 @@ struct Own {
 pub struct Forwarding {
     router: Router,
     own: Node,
-    /// The size of bundle for which routes are sought.
-    bytes: u64,
+    /// The sizes of bundle for which routes are sought, bytes.
+    sizes: BTreeSet<u64>,
     /// By neighbour, in order of their starts.
     contacts: BTreeMap<Node, Vec<Own>>,
     destinations: BTreeSet<Node>,
@@ -87,7 +103,7 @@ const LEAST_BACKLOG_BYTES: u64 = 64 << 10;
 
 impl Forwarding {
     /// Follows a plan at node `own`, which has sessions with `neighbours`. Routes are
-    /// sought for a bundle of `bytes`.
+    /// sought for a bundle of `bytes`, and for the larger ones of [`Forwarding::seek_for`].
     pub fn new(
         own: Node,
         plan: Vec<Contact>,
@@ -121,7 +137,7 @@ impl Forwarding {
         Forwarding {
             router,
             own,
-            bytes,
+            sizes: BTreeSet::from([bytes]),
             contacts,
             destinations,
             strangers,
@@ -131,6 +147,16 @@ impl Forwarding {
             table: Arc::new(table),
             contacts_in_all,
         }
+    }
+
+    /// From the next [`Forwarding::advance`] on, also seeks routes for bundles of these sizes,
+    /// bytes: only contacts into which such a bundle still fits count (CCSDS 734.3-B-1). Each
+    /// size costs as much as the first one, so there should be few. Smaller sizes than the
+    /// first one have its routes.
+    pub fn seek_for(&mut self, sizes: &BTreeSet<u64>) {
+        let least = self.sizes.first().copied().unwrap_or(0);
+        self.sizes
+            .extend(sizes.iter().filter(|size| **size > least));
     }
 
     /// The table that is in force now.
@@ -207,9 +233,9 @@ impl Forwarding {
             // If nothing but the time has changed, the booked backlog may seem to have
             // been sent. Waiting bundles then leave only a route that leads nowhere any
             // more.
-            change.moved.retain(|node| {
-                let way = before.next.get(node);
-                own_changed || way.is_none_or(|way| !self.still_leads(way, now_ms))
+            change.moved.retain(|(node, bytes)| {
+                let way = before.hop(*node, *bytes);
+                own_changed || way.is_none_or(|way| !self.still_leads(way, *bytes, now_ms))
             });
             change.lost = lost;
         } else if !lost.is_empty() {
@@ -255,12 +281,12 @@ impl Forwarding {
         Some(change)
     }
 
-    /// Whether a route still leads to its destination.
-    fn still_leads(&self, way: &NextHop, now_ms: u64) -> bool {
+    /// Whether a route still leads a bundle of `bytes` to its destination.
+    fn still_leads(&self, way: &NextHop, bytes: u64, now_ms: u64) -> bool {
         let mut contacts = way.route.contacts.iter();
         let arrival = contacts.try_fold(now_ms, |ready_ms, id| {
             let contact = self.router.contact(*id)?;
-            contact.arrival_ms(ready_ms, self.bytes)
+            contact.arrival_ms(ready_ms, bytes)
         });
         arrival.is_some()
     }
@@ -319,28 +345,34 @@ impl Forwarding {
     /// Finds those routes again that may have changed.
     fn update(&mut self, now_ms: u64) -> Option<Change> {
         let mut next = BTreeMap::new();
-        for node in &self.destinations {
-            if let Some(route) = self.router.route(*node, self.bytes, now_ms) {
-                let via = route.entry;
-                next.insert(*node, NextHop { via, route });
+        for bytes in &self.sizes {
+            let mut of_size = BTreeMap::new();
+            for node in &self.destinations {
+                if let Some(route) = self.router.route(*node, *bytes, now_ms) {
+                    let via = route.entry;
+                    of_size.insert(*node, NextHop { via, route });
+                }
             }
+            next.insert(*bytes, of_size);
         }
         let is_open = |own: &Own| own.contact.start_ms <= now_ms && now_ms < own.contact.end_ms;
         let open = self.contacts.iter();
         let open = open.map(|(neighbour, contacts)| (*neighbour, contacts.iter().any(is_open)));
         let open: BTreeMap<Node, bool> = open.collect();
-        let via = |table: &BTreeMap<Node, NextHop>, node: &Node| table.get(node).map(|n| n.via);
-        let moved = self.destinations.iter().copied();
-        let moved = moved.filter(|node| via(&next, node) != via(&self.table.next, node));
-        let moved: BTreeSet<Node> = moved.collect();
-        let same = moved.is_empty() && open == self.table.open;
         let speakers = self.table.speakers.clone();
-        // Arrival times change as time goes on; that alone changes no route's first hop.
-        self.table = Arc::new(Table {
+        let table = Table {
             next,
             speakers,
             open,
-        });
+        };
+        let sizes = self.sizes.iter().copied();
+        let all = sizes.flat_map(|bytes| self.destinations.iter().map(move |node| (*node, bytes)));
+        let moved: BTreeSet<(Node, u64)> = all
+            .filter(|(node, bytes)| table.via(*node, *bytes) != self.table.via(*node, *bytes))
+            .collect();
+        let same = moved.is_empty() && table.open == self.table.open;
+        // Arrival times change as time goes on; that alone changes no route's first hop.
+        self.table = Arc::new(table);
         (!same).then(|| Change {
             table: self.table.clone(),
             lost: BTreeSet::new(),

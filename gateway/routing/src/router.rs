@@ -27,8 +27,8 @@ pub struct Route {
 /// The question that a route answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Asked {
-    to: Node,
     bytes: u64,
+    to: Node,
 }
 
 /// A route that was found, and the time for which it was sought.
@@ -36,6 +36,20 @@ struct Asked {
 struct Known {
     at_ms: u64,
     route: Option<Route>,
+}
+
+impl Known {
+    /// When the bundle arrives, ms; never without a route.
+    fn arrival_ms(&self) -> u64 {
+        let route = self.route.as_ref();
+        route.map_or(u64::MAX, |route| route.arrival_ms)
+    }
+}
+
+/// When the bundles of the known routes are ready at the earliest, and arrive at the latest, ms.
+struct Span {
+    at_ms: u64,
+    last_ms: u64,
 }
 
 /// The most routes that are kept; others are sought anew each time.
@@ -208,40 +222,49 @@ impl Router {
     fn put(&mut self, id: ContactId, contact: Contact) {
         self.insert(id, &contact);
         self.contacts.insert(id, contact);
-        let Some((bytes, at_ms)) = self.least_asked() else {
-            return;
-        };
         let Some(contact) = self.contacts.get(&id) else {
             return;
         };
-        let arrival = contact.arrival_ms(at_ms, bytes);
-        let Some((arrival, place)) = arrival.zip(self.graph.place(contact.to)) else {
+        let Some(place) = self.graph.place(contact.to) else {
             return;
         };
-        let arrivals = self.known.values().map(|known| match &known.route {
-            Some(route) => route.arrival_ms,
-            None => u64::MAX,
-        });
-        let last = arrivals.max().unwrap_or(0);
-        let behind = Arrivals::new(&self.graph, place, bytes, arrival, last);
-        let beaten = self.known.iter().filter(|(asked, known)| {
-            let place = self.graph.place(asked.to);
-            let earliest = place.and_then(|place| behind.at(place));
-            let route = known.route.as_ref();
-            earliest
-                .is_some_and(|(earliest, _)| route.is_none_or(|route| earliest <= route.arrival_ms))
-        });
-        for asked in beaten.map(|(asked, _)| *asked).collect::<Vec<_>>() {
+        let mut beaten: Vec<Asked> = Vec::new();
+        for (bytes, Span { at_ms, last_ms }) in self.spans() {
+            let Some(arrival) = contact.arrival_ms(at_ms, bytes) else {
+                continue;
+            };
+            let behind = Arrivals::new(&self.graph, place, bytes, arrival, last_ms);
+            let of_size = self.of_size(bytes).filter(|(asked, known)| {
+                let place = self.graph.place(asked.to);
+                let earliest = place.and_then(|place| behind.at(place));
+                earliest.is_some_and(|(earliest, _)| earliest <= known.arrival_ms())
+            });
+            beaten.extend(of_size.map(|(asked, _)| *asked));
+        }
+        for asked in beaten {
             self.forget(asked);
         }
     }
 
-    /// The fewest bytes and the earliest time of all known routes: a bundle of that size
-    /// and time arrives no later than any of the bundles that they were sought for.
-    fn least_asked(&self) -> Option<(u64, u64)> {
-        let bytes = self.known.keys().map(|asked| asked.bytes).min();
-        let at_ms = self.known.values().map(|known| known.at_ms).min();
-        bytes.zip(at_ms)
+    /// The known routes for bundles of a size.
+    fn of_size(&self, bytes: u64) -> impl Iterator<Item = (&Asked, &Known)> {
+        let ends = [0, Node::MAX].map(|to| Asked { bytes, to });
+        self.known.range(ends[0]..=ends[1])
+    }
+
+    /// By size of bundle, the times of the known routes. A bundle that is ready at the earliest
+    /// of them arrives no later than any that the routes of its size were sought for.
+    fn spans(&self) -> BTreeMap<u64, Span> {
+        let mut spans: BTreeMap<u64, Span> = BTreeMap::new();
+        for (asked, known) in &self.known {
+            let last_ms = known.arrival_ms();
+            let at_ms = known.at_ms;
+            let span = spans.entry(asked.bytes);
+            let span = span.or_insert(Span { at_ms, last_ms });
+            span.at_ms = span.at_ms.min(at_ms);
+            span.last_ms = span.last_ms.max(last_ms);
+        }
+        spans
     }
 
     fn insert(&mut self, id: ContactId, contact: &Contact) {

@@ -150,7 +150,7 @@ impl Agent {
             return;
         }
         let node = ipn_parts(&stored.primary().destination).map(|(node, _)| node);
-        let routed = node.is_some_and(|node| self.route(node).is_some());
+        let routed = node.is_some_and(|node| self.has_route(node));
         let unrouted = outcome == Err(DeleteReason::NoRoute);
         if !routed && unrouted && node == Some(stored.neighbour.0) {
             self.give_up(now, id, DeleteReason::NoRoute);

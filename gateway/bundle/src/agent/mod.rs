@@ -61,7 +61,7 @@ pub use handover::AgentState;
 pub use named::NamedRoutes;
 pub use own_names::{OwnNames, is_named_service, named_service};
 pub use passing::Passed;
-pub use planned::{PlanChanged, PlannedRoutes};
+pub use planned::{NextHops, PlanChanged, PlannedRoutes};
 pub use quota::{Amount, Quota};
 pub use receive::{Decoded, Decoder};
 pub use rerouting::Limits;
@@ -406,10 +406,16 @@ impl Agent {
         })
     }
 
-    /// The next hop to a node, and whether to take custody on that way: by the contact plan, or
-    /// else by the routes.
-    fn route(&self, node: u64) -> Option<(NeighbourId, bool)> {
-        self.planned_route(node).or_else(|| self.static_route(node))
+    /// The next hop of a bundle of so many bytes to a node, and whether to take custody on that
+    /// way: by the contact plan, or else by the routes.
+    fn route(&self, node: u64, bytes: u64) -> Option<(NeighbourId, bool)> {
+        let planned = self.planned_route(node, bytes);
+        planned.or_else(|| self.static_route(node))
+    }
+
+    /// Whether a route leads to a node: if none does for small bundles, none does for large ones.
+    fn has_route(&self, node: u64) -> bool {
+        self.route(node, 0).is_some()
     }
 
     /// The next hop to a node by the routes.

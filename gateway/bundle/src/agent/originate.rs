@@ -101,7 +101,9 @@ impl Agent {
             return self.send_to_itself(now, send, source, service, bytes);
         }
         let route = match to {
-            Some((node, _)) if self.sends_by_plan(send.service) => self.route(node),
+            Some((node, _)) if self.sends_by_plan(send.service) => {
+                self.route(node, bytes + file.as_ref().map_or(0, |file| file.len()))
+            }
             Some((node, _)) => self.static_route(node),
             None => self.named_route(&send.destination),
         };
@@ -180,9 +182,9 @@ impl Agent {
         Some((timestamp.dtntime(), timestamp.seqno()))
     }
 
-    /// Whether custody is taken on the way to a node.
-    pub fn takes_custody_to(&self, node: u64) -> bool {
-        self.route(node).is_none_or(|(_, custody)| custody)
+    /// Whether custody is taken on the way of a bundle of so many bytes to a node.
+    pub fn takes_custody_to(&self, node: u64, bytes: u64) -> bool {
+        self.route(node, bytes).is_none_or(|(_, custody)| custody)
     }
 
     /// The class of a stored bundle.

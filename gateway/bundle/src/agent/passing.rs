@@ -80,27 +80,27 @@ pub(super) enum Party {
 }
 
 impl Agent {
-    /// The agent by whose neighbours bundles go to a node; `None` if no route
+    /// The agent by whose neighbours bundles of so many bytes go to a node; `None` if no route
     /// leads there.
-    pub fn shard_to(&self, node: u64) -> Option<usize> {
+    pub fn shard_to(&self, node: u64, bytes: u64) -> Option<usize> {
         if node == self.config.node {
             return Some(self.sharding.own);
         }
-        let (via, _) = self.route_of_any(node)?;
+        let (via, _) = self.route_of_any(node, bytes)?;
         Some(self.sharding.shard_of(via))
     }
 
-    /// The next hop to a node, by the contact plan or the routes.
-    pub fn next_hop(&self, node: u64) -> Option<NeighbourId> {
-        self.route(node).map(|(via, _)| via)
+    /// The next hop of a bundle of so many bytes to a node, by the contact plan or the routes.
+    pub fn next_hop(&self, node: u64, bytes: u64) -> Option<NeighbourId> {
+        self.route(node, bytes).map(|(via, _)| via)
     }
 
     /// As [`Agent::route`], also by neighbours of other agents. Without a
     /// route the node itself may be such a neighbour: that agent knows.
-    pub(super) fn route_of_any(&self, node: u64) -> Option<(NeighbourId, bool)> {
+    pub(super) fn route_of_any(&self, node: u64, bytes: u64) -> Option<(NeighbourId, bool)> {
         let direct = NeighbourId(node);
         let elsewhere = || names_node(node) && !self.sharding.has(direct);
-        let route = self.route(node);
+        let route = self.route(node, bytes);
         route.or_else(|| elsewhere().then_some((direct, true)))
     }
 
@@ -146,7 +146,7 @@ impl Agent {
 
     /// Whether a bundle to a node may be queued for the neighbour that another agent has chosen.
     fn can_send_by(&self, node: Option<u64>, via: NeighbourId) -> bool {
-        let routed = node.is_some_and(|node| self.route(node).is_some());
+        let routed = node.is_some_and(|node| self.has_route(node));
         let named = || each(&self.config.routes).any(|route| route.neighbour == via);
         routed || self.is_routed(via) || named()
     }

@@ -5,7 +5,7 @@
 //! neighbours are lost and which destinations have a better way; only bundles that these concern
 //! are looked at.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,10 +22,64 @@ use crate::wire::{Eid, ipn_parts};
 /// nodes that the plan does not name.
 #[derive(Clone, Debug, Default)]
 pub struct PlannedRoutes {
-    /// The neighbour that bundles to a node are given to, by its number.
-    pub next: Arc<HashMap<u64, NeighbourId>>,
+    /// The neighbours that bundles are given to.
+    pub next: Arc<NextHops>,
     /// The neighbours, by their numbers, by which bundles of a node can come.
     pub speakers: Arc<HashMap<u64, BTreeSet<u64>>>,
+}
+
+/// The neighbours that bundles are given to, by the bundles' sizes and destinations.
+///
+/// A large bundle may fit into no contact of the way that is best for small ones
+/// (CCSDS 734.3-B-1), so there is a table for each size of bundle that is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct NextHops {
+    tables: BTreeMap<u64, HashMap<u64, NeighbourId>>,
+}
+
+impl NextHops {
+    /// Tables by the size in bytes of the largest bundles that they are for; each has next hops
+    /// by destination.
+    pub fn new(tables: BTreeMap<u64, HashMap<u64, NeighbourId>>) -> NextHops {
+        NextHops { tables }
+    }
+
+    /// The next hop of a bundle with a payload of so many bytes. If its size has no way, or no
+    /// table yet, it goes the way of smaller bundles.
+    pub fn to(&self, node: u64, bytes: u64) -> Option<NeighbourId> {
+        self.entry(node, bytes).map(|(_, via)| via)
+    }
+
+    /// The same, with the size of the table that has it.
+    fn entry(&self, node: u64, bytes: u64) -> Option<(u64, NeighbourId)> {
+        let mut tables = self.tables.range(..=self.size_of(bytes)?).rev();
+        tables.find_map(|(size, next)| Some((*size, *next.get(&node)?)))
+    }
+
+    /// The size of the table that is for such a bundle: that of the first one, or the next power
+    /// of four, so that no bundle counts for more than four times its bytes and the tables are
+    /// few.
+    fn size_of(&self, bytes: u64) -> Option<u64> {
+        let (least, _) = self.tables.first_key_value()?;
+        let bits = u64::BITS - bytes.saturating_sub(1).leading_zeros();
+        let power = 1_u64.checked_shl(bits.next_multiple_of(2));
+        Some(match bytes <= *least {
+            true => *least,
+            false => power.unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Whether a bundle is one of those with a better way: its own table has changed, or one
+    /// between that and the table that it goes by.
+    fn concerns(&self, moved: &BTreeSet<(u64, u64)>, node: u64, bytes: u64) -> bool {
+        let least = self.entry(node, bytes).map_or(0, |(size, _)| size);
+        let most = self.size_of(bytes).unwrap_or(u64::MAX);
+        moved.range((node, least)..=(node, most)).next().is_some()
+    }
+
+    fn len(&self) -> usize {
+        self.tables.values().map(HashMap::len).sum()
+    }
 }
 
 /// The changes of a plan that concern stored bundles.
@@ -33,8 +87,9 @@ pub struct PlannedRoutes {
 pub struct PlanChanged<'a> {
     /// Neighbours to which nothing can be sent for the time being.
     pub lost: &'a BTreeSet<u64>,
-    /// Destinations with a better way.
-    pub moved: &'a BTreeSet<u64>,
+    /// Destinations with a better way, each with the size of the table of [`NextHops`] that has
+    /// it.
+    pub moved: &'a BTreeSet<(u64, u64)>,
 }
 
 /// A plan that is followed, and the bundles that go by it if it has a way.
@@ -42,20 +97,28 @@ pub struct PlanChanged<'a> {
 pub(super) struct Planned {
     routes: PlannedRoutes,
     stored: FastMap<u64, IdSet<BundleId>>,
+    /// The sizes of the tables that bundles were looked up in.
+    sizes: BTreeSet<u64>,
 }
 
 impl Planned {
     pub fn footprint(&self, tell: &mut dyn FnMut(&'static str, usize)) {
-        let Planned { routes, stored } = self;
+        let Planned {
+            routes,
+            stored,
+            sizes,
+        } = self;
         tell("planned ways", routes.next.len());
         tell("planned sources", routes.speakers.len());
         tell("destinations of bundles", stored.len());
         let bundles = stored.values().map(IdSet::len);
         tell("bundles by destination", bundles.sum());
+        tell("sizes of bundles", sizes.len());
     }
 
-    fn add(&mut self, node: u64, id: BundleId) {
+    fn add(&mut self, node: u64, id: BundleId, bytes: u64) {
         self.stored.entry(node).or_default().insert(id);
+        self.sizes.extend(self.routes.next.size_of(bytes));
     }
 
     fn remove(&mut self, node: u64, id: BundleId) {
@@ -92,10 +155,11 @@ impl Agent {
         let mut planned = Planned {
             routes,
             stored: FastMap::default(),
+            sizes: BTreeSet::new(),
         };
         for (id, stored) in each(self.bundles.iter()) {
             if let Some(node) = self.planned_destination(stored, &stored.primary()) {
-                planned.add(node, id);
+                planned.add(node, id, stored.bytes);
             }
         }
         let nodes: Vec<u64> = planned.stored.keys().copied().collect();
@@ -109,16 +173,17 @@ impl Agent {
         let Some(planned) = &self.planned else {
             return;
         };
-        let nodes: Vec<u64> = match lost.is_empty() {
-            true => moved.iter().copied().collect(),
+        let nodes: BTreeSet<u64> = match lost.is_empty() {
+            true => moved.iter().map(|(node, _)| *node).collect(),
             false => planned.stored.keys().copied().collect(),
         };
+        let next = Arc::clone(&planned.routes.next);
         for node in nodes {
-            let all = moved.contains(&node);
             self.go_by_plan(now, node, |stored| {
                 // No bundle goes twice, not even by a better way.
                 let begun = matches!(stored.phase, Phase::InTransmission(_));
-                lost.contains(&stored.neighbour.0) || all && !begun
+                let lost = lost.contains(&stored.neighbour.0);
+                lost || !begun && next.concerns(moved, node, stored.bytes)
             });
         }
     }
@@ -154,9 +219,16 @@ impl Agent {
         }
     }
 
-    /// The plan's next hop to a node, and whether to take custody on that way.
-    pub(super) fn planned_route(&self, node: u64) -> Option<(NeighbourId, bool)> {
-        let via = *self.planned.as_ref()?.routes.next.get(&node)?;
+    /// The sizes of bundles, bytes, for which the agent would have ways of the plan.
+    pub fn planned_sizes(&self) -> BTreeSet<u64> {
+        let sizes = self.planned.as_ref().map(|planned| &planned.sizes);
+        sizes.cloned().unwrap_or_default()
+    }
+
+    /// The plan's next hop of a bundle of so many bytes to a node, and whether to take custody on
+    /// that way.
+    pub(super) fn planned_route(&self, node: u64, bytes: u64) -> Option<(NeighbourId, bool)> {
+        let via = self.planned.as_ref()?.routes.next.to(node, bytes)?;
         // A neighbour without custody has a route to itself that says so.
         let direct = self.routes.to(via.0).filter(|(to, _)| *to == via);
         Some((via, direct.is_none_or(|(_, custody)| custody)))
@@ -173,10 +245,13 @@ impl Agent {
         if self.planned.is_none() {
             return;
         }
-        let stored = self.bundles.get(id);
-        let node = stored.and_then(|stored| self.planned_destination(stored, primary));
+        let Some(stored) = self.bundles.get(id) else {
+            return;
+        };
+        let bytes = stored.bytes;
+        let node = self.planned_destination(stored, primary);
         if let Some((planned, node)) = self.planned.as_mut().zip(node) {
-            planned.add(node, id);
+            planned.add(node, id, bytes);
         }
     }
 
@@ -215,10 +290,75 @@ impl Agent {
         primary: &PrimaryBlock,
     ) -> Option<NeighbourId> {
         let route = match ipn_parts(&primary.destination) {
-            Some((node, _)) if self.goes_by_plan(stored, primary) => self.route(node),
+            Some((node, _)) if self.goes_by_plan(stored, primary) => self.route(node, stored.bytes),
             Some((node, _)) => self.static_route(node),
             None => self.named_route(&primary.destination),
         };
         route.map(|(via, _)| via)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: u64 = 40;
+    const KIB_64: u64 = 64 << 10;
+
+    fn tables(of: &[(u64, Option<u64>)]) -> NextHops {
+        let of = of.iter().map(|(size, via)| {
+            let next = via.map(|via| (NODE, NeighbourId(via)));
+            (*size, next.into_iter().collect())
+        });
+        NextHops::new(of.collect())
+    }
+
+    #[test]
+    fn a_bundle_goes_by_the_table_for_its_size_or_the_largest_below_that_has_a_way() {
+        let next = tables(&[(KIB_64, Some(2)), (1 << 20, Some(3)), (16 << 20, None)]);
+        for (bytes, via) in [
+            (0, 2),
+            (KIB_64, 2),
+            // Its own size, 256 KiB, has no table.
+            (KIB_64 + 1, 2),
+            ((256 << 10) + 1, 3),
+            (1 << 20, 3),
+            (10 << 20, 3),
+            (u64::MAX, 3),
+        ] {
+            assert_eq!(next.to(NODE, bytes), Some(NeighbourId(via)), "{bytes}");
+        }
+        assert_eq!(next.to(NODE + 1, 0), None);
+        assert_eq!(NextHops::default().to(NODE, 0), None);
+    }
+
+    #[test]
+    fn the_first_table_is_for_all_bundles_up_to_its_size_whatever_that_is() {
+        let next = tables(&[(100_000, Some(2)), (256 << 10, Some(3))]);
+        assert_eq!(next.to(NODE, 100_000), Some(NeighbourId(2)));
+        assert_eq!(next.size_of(100_000), Some(100_000));
+        assert_eq!(next.to(NODE, 100_001), Some(NeighbourId(3)));
+    }
+
+    #[test]
+    fn a_size_counts_for_at_most_four_times_its_bytes() {
+        let next = tables(&[(1, None)]);
+        for bytes in (0..62).map(|bits| (1_u64 << bits) + 1) {
+            let size = next.size_of(bytes).expect("a table");
+            assert!(bytes <= size && size / 4 < bytes, "{bytes}: {size}");
+        }
+        assert_eq!(next.size_of(u64::MAX), Some(u64::MAX));
+    }
+
+    #[test]
+    fn only_tables_that_a_bundle_goes_by_concern_it() {
+        let next = tables(&[(KIB_64, Some(2)), (1 << 20, Some(3)), (16 << 20, None)]);
+        let concerns = |size, bytes| next.concerns(&BTreeSet::from([(NODE, size)]), NODE, bytes);
+        assert!(concerns(KIB_64, 1_000) && !concerns(1 << 20, 1_000));
+        assert!(concerns(1 << 20, 1 << 20) && !concerns(KIB_64, 1 << 20));
+        // It goes by the table below its own until that has a way.
+        assert!(concerns(16 << 20, 10 << 20) && concerns(1 << 20, 10 << 20));
+        assert!(!concerns(KIB_64, 10 << 20));
+        assert!(!next.concerns(&BTreeSet::from([(NODE, KIB_64)]), NODE + 1, 1_000));
     }
 }

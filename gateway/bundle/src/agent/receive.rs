@@ -437,7 +437,7 @@ impl Agent {
         // Without a route to the custodian, by a neighbour of this agent, the
         // way back is tried.
         let via = ipn_parts(&cteb.custodian)
-            .and_then(|(node, _)| self.route(node))
+            .and_then(|(node, _)| self.route(node, 0))
             .filter(|(via, _)| self.sharding.has(*via))
             .map_or(from, |(via, _)| via);
         Way { from, via }

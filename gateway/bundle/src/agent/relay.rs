@@ -120,7 +120,8 @@ impl Agent {
             return Err(Stays::Deleted(DeleteReason::BlockUnintelligible));
         }
         // If the plan's best way leads back, the bundle waits for another way.
-        let by_number = |node| match self.route_of_any(node) {
+        let bytes = arrival.bundle.payload_bytes();
+        let by_number = |node| match self.route_of_any(node, bytes) {
             Some((via, _)) if via == arrival.from => self.static_route(node),
             route => route,
         };

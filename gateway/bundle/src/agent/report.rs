@@ -127,7 +127,7 @@ impl Agent {
         let to = &subject.report_to;
         let own = self.config.own_service(to).is_some();
         let route = match ipn_parts(to) {
-            Some((node, _)) => self.route_of_any(node),
+            Some((node, _)) => self.route_of_any(node, 0),
             None => self.named_route(to),
         };
         let via = route.map(|(via, _)| via).filter(|_| !own);

@@ -7,17 +7,21 @@ use std::time::Duration;
 use crate::net::{BULK, Net, SERVICE, node, payload, route};
 use underpass_bundle::wire::ipn;
 use underpass_bundle::{
-    Agent, Amount, Applications, Config, DeleteReason, Event, NeighbourId, PlanChanged,
+    Agent, Amount, Applications, Config, DeleteReason, Event, NeighbourId, NextHops, PlanChanged,
     PlannedRoutes, Route, Send,
 };
 use underpass_cla::{Class, Outcome, Refusal};
 
-/// The nodes: a source, two relays, the destination behind them.
+/// The nodes: a source, three relays, the destination behind them.
 const SOURCE: usize = 0;
 const UPPER: u64 = 2;
 const LOWER: u64 = 3;
 const END: u64 = 4;
+const SLOW: u64 = 5;
 const APPLICATION: u64 = 9;
+/// The sizes of bundles with a table of their own.
+const SMALL: u64 = 64 << 10;
+const LARGE: u64 = 16 << 20;
 
 fn applications() -> Arc<Applications> {
     let most = Amount {
@@ -32,7 +36,7 @@ fn direct(node: u64) -> Route {
     route(node, node)
 }
 
-/// The source has sessions with both relays, but none with the end.
+/// The source has sessions with the relays, but none with the end.
 fn net() -> Net {
     let with = |mut config: Config, neighbours: &[u64]| {
         config.routes = neighbours.iter().map(|number| direct(*number)).collect();
@@ -40,10 +44,11 @@ fn net() -> Net {
         Agent::new(config)
     };
     let mut net = Net::new(vec![
-        with(node(1), &[UPPER, LOWER]),
+        with(node(1), &[UPPER, LOWER, SLOW]),
         with(node(UPPER), &[1, END]),
         with(node(LOWER), &[1, END]),
         with(node(END), &[UPPER, LOWER]),
+        with(node(SLOW), &[1, END]),
     ]);
     let speakers = |of: &[(u64, &[u64])]| -> HashMap<u64, BTreeSet<u64>> {
         let of = of.iter();
@@ -76,12 +81,29 @@ fn change(
     lost: &[u64],
     moved: &[u64],
 ) {
-    let next = next.iter().map(|(node, via)| (*node, NeighbourId(*via)));
+    let moved: Vec<(u64, u64)> = moved.iter().map(|node| (*node, SMALL)).collect();
+    change_of(net, at, &[(SMALL, next)], speakers, lost, &moved);
+}
+
+/// The same with tables for several sizes of bundle.
+fn change_of(
+    net: &mut Net,
+    at: usize,
+    tables: &[(u64, &[(u64, u64)])],
+    speakers: HashMap<u64, BTreeSet<u64>>,
+    lost: &[u64],
+    moved: &[(u64, u64)],
+) {
+    let tables = tables.iter().map(|(size, next)| {
+        let next = next.iter().map(|(node, via)| (*node, NeighbourId(*via)));
+        (*size, next.collect())
+    });
     let routes = PlannedRoutes {
-        next: Arc::new(next.collect()),
+        next: Arc::new(NextHops::new(tables.collect())),
         speakers: Arc::new(speakers),
     };
-    let [lost, moved] = [lost, moved].map(|nodes| nodes.iter().copied().collect());
+    let lost = lost.iter().copied().collect();
+    let moved = moved.iter().copied().collect();
     let changed = PlanChanged {
         lost: &lost,
         moved: &moved,
@@ -198,6 +220,60 @@ fn a_better_way_takes_what_waits_and_no_transfer() {
     assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1), (LOWER, 1)]));
     send(&mut net, APPLICATION);
     assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 2), (LOWER, 1)]));
+}
+
+#[test]
+fn a_large_bundle_goes_by_a_slow_contact_that_can_finish_it_and_stays_there() {
+    let mut net = net();
+    let speakers = || HashMap::from([(END, BTreeSet::from([UPPER, LOWER, SLOW]))]);
+    let send_large = |net: &mut Net| {
+        let send = Send {
+            payload: vec![payload(&vec![7; 10_000_000])],
+            ..to_end(APPLICATION)
+        };
+        net.agents[SOURCE].send(net.now, send).unwrap();
+    };
+    // The first one comes before there is a table for its size.
+    send_large(&mut net);
+    send(&mut net, APPLICATION);
+    let sizes = net.agents[SOURCE].planned_sizes();
+    assert_eq!(sizes, BTreeSet::from([SMALL, LARGE]));
+    let begun = net.offer(SOURCE, UPPER).expect("a bundle");
+    let tables = |via: u64| [[(END, via)], [(END, SLOW)]];
+    let turn = |net: &mut Net, via: u64, lost: &[u64], moved: u64| {
+        let [small, large] = tables(via);
+        let tables = [(SMALL, &small[..]), (LARGE, &large[..])];
+        change_of(net, SOURCE, &tables, speakers(), lost, &[(END, moved)]);
+    };
+    turn(&mut net, UPPER, &[], LARGE);
+    assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 2)]), "it has begun");
+    turn(&mut net, LOWER, &[UPPER], SMALL);
+    assert_eq!(waiting(&net), BTreeMap::from([(LOWER, 1), (SLOW, 1)]));
+    net.finish(
+        SOURCE,
+        &begun,
+        Outcome::Broken {
+            acknowledged: 5_000_000,
+        },
+    );
+    send_large(&mut net);
+    assert_eq!(waiting(&net), BTreeMap::from([(LOWER, 1), (SLOW, 2)]));
+
+    let offer = net.offer(SOURCE, SLOW).expect("the large one");
+    for via in [UPPER, LOWER, UPPER] {
+        turn(
+            &mut net,
+            via,
+            &[if via == UPPER { LOWER } else { UPPER }],
+            SMALL,
+        );
+        assert_eq!(waiting(&net), BTreeMap::from([(via, 1), (SLOW, 2)]));
+    }
+    net.arrive(4, 1, &offer);
+    net.finish(SOURCE, &offer, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(200));
+    net.carry_signals(4, SOURCE);
+    assert_eq!(net.released(SOURCE).len(), 1);
 }
 
 #[test]

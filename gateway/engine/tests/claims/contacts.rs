@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use underpass_bundle::wire::ipn;
-use underpass_bundle::{self as bundle, Amount, Applications, NeighbourId, PlannedRoutes};
+use underpass_bundle::{
+    self as bundle, Amount, Applications, NeighbourId, NextHops, PlannedRoutes,
+};
 use underpass_cla::SessionId;
 use underpass_engine::{Contacts, EngineConfig, LinkChange, Source};
 
@@ -15,6 +17,8 @@ const SERVICE: u64 = 9;
 const UPPER: u64 = 2;
 const LOWER: u64 = 3;
 const BEHIND: u64 = 4;
+/// The size of bundle that the plan's ways are for.
+const SIZE: u64 = 64 << 10;
 
 fn with_applications(mut config: EngineConfig) -> EngineConfig {
     let most = Amount {
@@ -39,6 +43,7 @@ fn node() -> Node {
 
 fn follow(node: &mut Node, via: u64, open: &[(u64, bool)], lost: &[u64]) {
     let next = HashMap::from([(BEHIND, NeighbourId(via))]);
+    let next = NextHops::new(BTreeMap::from([(SIZE, next)]));
     let contacts = Contacts {
         routes: Some(PlannedRoutes {
             next: Arc::new(next),
@@ -46,7 +51,7 @@ fn follow(node: &mut Node, via: u64, open: &[(u64, bool)], lost: &[u64]) {
         }),
         open: open.iter().copied().collect(),
         lost: lost.iter().copied().collect(),
-        moved: BTreeSet::from([BEHIND]),
+        moved: BTreeSet::from([(BEHIND, SIZE)]),
     };
     node.engine.set_contacts(node.now, &contacts);
 }
@@ -113,10 +118,10 @@ fn a_neighbour_that_the_plan_does_not_name_is_sent_to_as_before() {
     follow(&mut node, LOWER, &[(UPPER, false)], &[]);
     send(&mut node);
     assert_eq!(sessions(&mut node), [SessionId(202)]);
-    assert_eq!(node.engine.next_hop(BEHIND), Some(LOWER));
-    assert_eq!(node.engine.next_hop(UPPER), Some(UPPER));
-    assert_eq!(node.engine.next_hop(77), None);
+    assert_eq!(node.engine.next_hop(BEHIND, 0), Some(LOWER));
+    assert_eq!(node.engine.next_hop(UPPER, 0), Some(UPPER));
+    assert_eq!(node.engine.next_hop(77, 0), None);
     node.engine.set_contacts(node.now, &Contacts::default());
-    assert_eq!(node.engine.next_hop(BEHIND), None);
+    assert_eq!(node.engine.next_hop(BEHIND, 0), None);
     assert!(node.engine.hops().iter().all(|hop| !hop.blocked));
 }

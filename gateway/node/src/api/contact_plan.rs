@@ -137,7 +137,7 @@ impl ApiState {
         let config = self.config.get();
         let own = node == config.node.number;
         let way = self.contacts.way_to(node);
-        let via = self.shell.read_any(|engine| engine.next_hop(node));
+        let via = self.shell.read_any(|engine| engine.next_hop(node, 0));
         let via = via.filter(|_| !own);
         let by = if own {
             DecidedBy::ThisNode

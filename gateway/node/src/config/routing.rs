@@ -22,8 +22,8 @@ pub struct RoutingConfig {
     /// The plan: JSON where its name ends in `.json`, else as `ionadmin` has
     /// it. Default: none.
     pub contact_plan: Option<PathBuf>,
-    /// The size of bundle that routes are looked for: a contact counts if one
-    /// such bundle fits. Default 65536.
+    /// The smallest size of bundle that routes are looked for: a contact counts if one such bundle
+    /// fits. Larger bundles get routes for their own size. Default 65536.
     pub bundle_bytes: u64,
     /// What is in the plan.
     #[serde(skip)]

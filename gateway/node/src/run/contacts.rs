@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
-use underpass_bundle::{NeighbourId, PlannedRoutes};
+use underpass_bundle::{NeighbourId, NextHops, PlannedRoutes};
 use underpass_engine::{Contacts, HopId, HopSnapshot, Source};
 use underpass_routing::{Blocked, Change, Contact, Forwarding, NextHop, Table};
 
@@ -162,6 +162,7 @@ impl ContactRouting {
         let Some(followed) = followed else {
             return Duration::MAX;
         };
+        followed.forwarding.seek_for(&self.shell.planned_sizes());
         let advanced = followed.forwarding.advance(now_ms, &blocked);
         let booked = followed.forwarding.book(now_ms, &backlog.collect());
         let first = (!std::mem::replace(&mut followed.told, true)).then(|| Change {
@@ -188,7 +189,7 @@ impl ContactRouting {
         Some(PlanFigures {
             contacts: forwarding.contacts(),
             nodes: forwarding.destinations().len(),
-            reached: forwarding.table().next.len(),
+            reached: forwarding.table().of_smallest().map_or(0, BTreeMap::len),
             searches: forwarding.searches(),
             changes: state.changes,
             strangers: forwarding.strangers().iter().copied().collect(),
@@ -201,7 +202,7 @@ impl ContactRouting {
         })
     }
 
-    /// The planned route to a node; none if the node has a route of its own, or the plan has none
+    /// The planned route of small bundles to a node; none if the node has a route of its own, or the plan has none
     /// at present.
     pub fn way_to(&self, node: u64) -> Option<PlannedWay> {
         let state = self.lock();
@@ -209,7 +210,7 @@ impl ContactRouting {
             return None;
         }
         let forwarding = &state.followed.as_ref()?.forwarding;
-        let next = forwarding.table().next.get(&node)?.clone();
+        let next = forwarding.table().of_smallest()?.get(&node)?.clone();
         let contacts = forwarding.contacts_of(&next.route);
         Some(PlannedWay { next, contacts })
     }
@@ -326,11 +327,14 @@ fn contacts_of(
 ) -> Contacts {
     let Change { table, lost, moved } = change;
     let Table { next, open, .. } = &**table;
-    let next = next.iter().filter(|(node, _)| !routed.contains(node));
-    let next = next.map(|(node, hop)| (*node, NeighbourId(hop.via)));
+    let of_size = |(bytes, next): (&u64, &BTreeMap<u64, NextHop>)| {
+        let next = next.iter().filter(|(node, _)| !routed.contains(node));
+        let next = next.map(|(node, hop)| (*node, NeighbourId(hop.via)));
+        (*bytes, next.collect())
+    };
     Contacts {
         routes: Some(PlannedRoutes {
-            next: Arc::new(next.collect()),
+            next: Arc::new(NextHops::new(next.iter().map(of_size).collect())),
             speakers: speakers.clone(),
         }),
         open: open.clone(),

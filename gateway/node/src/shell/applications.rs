@@ -41,11 +41,13 @@ impl Shell {
         let Some((node, _)) = ipn_parts(&send.destination) else {
             return self.send_by_name(&send, file);
         };
-        let shard = self.directory().of_bundles_to(node);
+        let payload = send.payload.iter().map(|piece| piece.len() as u64);
+        let bytes = payload.sum::<u64>() + file.map_or(0, |file| file.len());
+        let shard = self.directory().of_bundles_to(node, bytes);
         let send_by = |shard: usize, send: Send| {
             self.with_inner(shard, |inner, now| {
                 let sent = inner.engine.send_for_application(now, send, file.cloned());
-                (sent, inner.engine.shard_to(node))
+                (sent, inner.engine.shard_to(node, bytes))
             })
         };
         match send_by(shard, send.clone()) {

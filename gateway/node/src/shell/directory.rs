@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use underpass_bundle::{NeighbourId, Routes, Sharding};
+use underpass_bundle::{NeighbourId, NextHops, Routes, Sharding};
 use underpass_cla::SessionId;
 use underpass_engine::{EngineConfig, HopId};
 
@@ -18,7 +18,7 @@ pub struct Directory {
     /// Where bundles of applications go, by the routes.
     routes: Routes,
     /// The same by the contact plan, which takes precedence.
-    planned: Arc<HashMap<u64, NeighbourId>>,
+    planned: Arc<NextHops>,
     /// The shard of each hop.
     hops: HashMap<HopId, usize>,
     names: HashMap<String, HopId>,
@@ -66,14 +66,14 @@ impl Directory {
     }
 
     /// Goes by these ways of a contact plan.
-    pub fn set_planned(&mut self, planned: Arc<HashMap<u64, NeighbourId>>) {
+    pub fn set_planned(&mut self, planned: Arc<NextHops>) {
         self.planned = planned;
     }
 
-    /// The shard of an application's bundles to a node: that of the next hop.
-    pub fn of_bundles_to(&self, node: u64) -> usize {
-        match self.planned.get(&node) {
-            Some(via) => self.shards.shard_of(*via),
+    /// The shard of an application's bundles of so many bytes to a node: that of the next hop.
+    pub fn of_bundles_to(&self, node: u64, bytes: u64) -> usize {
+        match self.planned.to(node, bytes) {
+            Some(via) => self.shards.shard_of(via),
             None => self.shards.shard_to(&self.routes, node),
         }
     }

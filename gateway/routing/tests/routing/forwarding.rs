@@ -6,6 +6,7 @@ use underpass_routing::{Blocked, Contact, Forwarding, Node};
 
 const OWN: Node = 1;
 const SMALL: u64 = 1_000;
+const LARGE: u64 = 10_000_000;
 
 fn contact(from: Node, to: Node, (start_s, end_s): (u64, u64)) -> Contact {
     Contact {
@@ -47,7 +48,16 @@ fn blocked(neighbour: Node, from_s: u64, until_s: u64) -> BTreeMap<Node, Vec<Blo
 }
 
 fn via(forwarding: &Forwarding, node: Node) -> Option<Node> {
-    forwarding.table().next.get(&node).map(|next| next.via)
+    via_of(forwarding, node, SMALL)
+}
+
+fn via_of(forwarding: &Forwarding, node: Node, bytes: u64) -> Option<Node> {
+    let next = forwarding.table().next.get(&bytes)?;
+    next.get(&node).map(|next| next.via)
+}
+
+fn small(nodes: &[Node]) -> BTreeSet<(Node, u64)> {
+    nodes.iter().map(|node| (*node, SMALL)).collect()
 }
 
 fn speaks_for(forwarding: &Forwarding, neighbour: Node, node: Node) -> bool {
@@ -122,11 +132,7 @@ fn a_contact_that_begins_and_ends_moves_what_waits() {
     let change = forwarding.advance(10_000, &none()).expect("a change");
     assert_eq!(via(&forwarding, 4), Some(3));
     assert_eq!(change.lost, BTreeSet::from([2]));
-    assert_eq!(
-        change.moved,
-        BTreeSet::from([2, 4]),
-        "2 has no contact any more"
-    );
+    assert_eq!(change.moved, small(&[2, 4]), "2 has no contact any more");
 
     let change = forwarding.advance(20_000, &none()).expect("a change");
     assert_eq!(change.table.open, BTreeMap::from([(2, false), (3, true)]));
@@ -144,7 +150,7 @@ fn a_contact_further_on_that_ends_moves_what_waits() {
     assert_eq!(via(&forwarding, 4), Some(2));
     let change = forwarding.advance(30_000, &none()).expect("a change");
     assert_eq!(via(&forwarding, 4), Some(3));
-    assert_eq!(change.moved, BTreeSet::from([4]));
+    assert_eq!(change.moved, small(&[4]));
     assert!(change.lost.is_empty());
 }
 
@@ -160,7 +166,7 @@ fn a_blockage_moves_bundles_to_another_way_and_back() {
     let change = forwarding.advance(40_000, &blocked(2, 40, 60));
     let change = change.expect("a change");
     assert_eq!(via(&forwarding, 4), Some(3));
-    assert!(change.lost.contains(&2) && change.moved.contains(&4));
+    assert!(change.lost.contains(&2) && change.moved.contains(&(4, SMALL)));
     assert_eq!(
         via(&forwarding, 2),
         Some(2),
@@ -182,7 +188,7 @@ fn a_blockage_moves_bundles_to_another_way_and_back() {
     assert_eq!(via(&forwarding, 4), Some(3));
     let change = forwarding.advance(42_000, &none()).expect("a change");
     assert_eq!(via(&forwarding, 4), Some(2));
-    assert!(change.moved.contains(&4));
+    assert!(change.moved.contains(&(4, SMALL)));
 }
 
 #[test]
@@ -238,6 +244,64 @@ fn a_backlog_is_booked_anew_when_the_clock_was_set_back() {
 }
 
 #[test]
+fn a_bundle_that_no_contact_of_the_quickest_way_can_finish_goes_by_one_that_can() {
+    // 2 and 3 have contacts of 5 s in turn, at 1 MB/s; 4 has one always, at 200 kB/s.
+    let mut plan: Vec<Contact> = (0..60)
+        .map(|turn| contact(OWN, 2 + turn % 2, (turn * 5, turn * 5 + 5)))
+        .collect();
+    plan.push(Contact {
+        rate_bytes_per_s: 200_000,
+        ..contact(OWN, 4, (0, 300))
+    });
+    plan.extend([2, 3, 4].map(|relay| contact(relay, 5, (0, 400))));
+    let mut forwarding = following(&plan, &[2, 3, 4]);
+    forwarding.seek_for(&BTreeSet::from([LARGE]));
+    for second in 0..250 {
+        forwarding.advance(second * 1_000, &none());
+        let quickest = 2 + second / 5 % 2;
+        assert_eq!(via(&forwarding, 5), Some(quickest), "second {second}");
+        assert_eq!(via_of(&forwarding, 5, LARGE), Some(4), "second {second}");
+    }
+    forwarding.advance(251_000, &none());
+    assert_eq!(via_of(&forwarding, 5, LARGE), None, "nobody can finish it");
+}
+
+#[test]
+fn what_is_left_of_a_contact_behind_the_backlog_decides_for_large_bundles() {
+    let mut plan = two_ways(100, 60_000);
+    plan[0].end_ms = 20_000;
+    let begin = || {
+        let mut forwarding = following(&plan, &[2, 3]);
+        forwarding.seek_for(&BTreeSet::from([LARGE]));
+        forwarding.advance(0, &none());
+        assert_eq!(via_of(&forwarding, 4, LARGE), Some(2));
+        forwarding
+    };
+    let mut forwarding = begin();
+    forwarding.book(0, &BTreeMap::from([(2, 9_000_000)]));
+    assert_eq!(via_of(&forwarding, 4, LARGE), Some(2), "12 s are left");
+    forwarding.book(0, &BTreeMap::from([(2, 20_000_000)]));
+    assert_eq!(via_of(&forwarding, 4, LARGE), Some(3), "3 s are left");
+    assert_eq!(via(&forwarding, 4), Some(2));
+
+    let mut forwarding = begin();
+    let change = forwarding.advance(11_000, &none()).expect("a change");
+    assert_eq!(via_of(&forwarding, 4, LARGE), Some(3), "9 s are left");
+    assert_eq!(change.moved, BTreeSet::from([(2, LARGE), (4, LARGE)]));
+}
+
+#[test]
+fn sizes_below_the_first_one_have_no_table_of_their_own() {
+    let mut forwarding = following(&two_ways(100, 500), &[2, 3]);
+    forwarding.seek_for(&BTreeSet::from([1, SMALL, LARGE]));
+    forwarding.advance(0, &none());
+    let sizes: Vec<u64> = forwarding.table().next.keys().copied().collect();
+    assert_eq!(sizes, [SMALL, LARGE]);
+    let smallest = forwarding.table().of_smallest().map(BTreeMap::len);
+    assert_eq!(smallest, Some(3));
+}
+
+#[test]
 fn contacts_with_strangers_are_told_and_not_used() {
     let plan = [contact(OWN, 9, (0, 100)), contact(9, 4, (0, 100))];
     let mut forwarding = following(&plan, &[2]);
@@ -260,7 +324,9 @@ fn whatever_is_blocked_and_booked_the_table_is_that_of_a_fresh_start() {
                 contact(from, to, (start, start + random.u64(1..30)))
             })
             .collect();
+        let larger = BTreeSet::from([500_000, 4_000_000]);
         let mut forwarding = following(&plan, &neighbours);
+        forwarding.seek_for(&larger);
         let mut now_ms = 0;
         for step in 0..60 {
             now_ms += random.u64(0..2_000);
@@ -285,12 +351,17 @@ fn whatever_is_blocked_and_booked_the_table_is_that_of_a_fresh_start() {
             forwarding.advance(now_ms, &blocked);
             forwarding.book(now_ms, &backlog);
             let mut fresh = following(&plan, &neighbours);
+            fresh.seek_for(&larger);
             fresh.advance(now_ms, &blocked);
             fresh.book(now_ms, &backlog);
             let ways = |forwarding: &Forwarding| {
-                let next = forwarding.table().next.iter();
-                let ways = next.map(|(node, hop)| (*node, hop.via, hop.route.arrival_ms));
-                ways.collect::<Vec<_>>()
+                let mut ways = Vec::new();
+                for (bytes, next) in &forwarding.table().next {
+                    let next = next.iter();
+                    let of_size = next.map(|(node, hop)| (*node, hop.via, hop.route.arrival_ms));
+                    ways.push((*bytes, of_size.collect::<Vec<_>>()));
+                }
+                ways
             };
             assert_eq!(ways(&forwarding), ways(&fresh), "seed {seed}, step {step}");
         }

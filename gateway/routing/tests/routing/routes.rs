@@ -174,6 +174,7 @@ fn after_every_change_routes_are_those_of_a_fresh_router() {
     for seed in 0..100 {
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut router, mut contacts) = plan(&mut random, 60, 10);
+        let sizes = [50, 400];
         let mut at_ms = 0;
         for step in 0..60 {
             let index = random.usize(..contacts.len());
@@ -203,10 +204,13 @@ fn after_every_change_routes_are_those_of_a_fresh_router() {
             for (_, contact) in &contacts {
                 fresh.add(contact.clone());
             }
-            for to in 2..=10 {
-                let ours = router.route(to, 50, at_ms).as_ref().map(rank);
-                let theirs = fresh.route(to, 50, at_ms).as_ref().map(rank);
-                assert_eq!(ours, theirs, "seed {seed}, step {step}, to {to}");
+            for (to, bytes) in (2..=10).flat_map(|to| sizes.map(|bytes| (to, bytes))) {
+                let ours = router.route(to, bytes, at_ms).as_ref().map(rank);
+                let theirs = fresh.route(to, bytes, at_ms).as_ref().map(rank);
+                assert_eq!(
+                    ours, theirs,
+                    "seed {seed}, step {step}, to {to}, {bytes} bytes"
+                );
             }
         }
     }

@@ -44,10 +44,10 @@ fn a_service_sends_by_the_agent_that_has_the_next_hop() {
     let mut config = hub_config();
     config.routes.push(by(500, far));
     let mut hub = Hub::new(config, 2, None, &[near, far]);
-    assert_eq!(hub.agents[0].shard_to(near), Some(0));
-    assert_eq!(hub.agents[0].shard_to(far), Some(1));
-    assert_eq!(hub.agents[0].shard_to(500), Some(1));
-    assert_eq!(hub.agents[1].shard_to(HUB), Some(1));
+    assert_eq!(hub.agents[0].shard_to(near, 0), Some(0));
+    assert_eq!(hub.agents[0].shard_to(far, 0), Some(1));
+    assert_eq!(hub.agents[0].shard_to(500, 0), Some(1));
+    assert_eq!(hub.agents[1].shard_to(HUB, 0), Some(1));
     let now = hub.now;
     let refused = hub.agents[0].send(now, to_send(500, b"data"));
     assert_eq!(refused, Err(SendError::NoRoute));

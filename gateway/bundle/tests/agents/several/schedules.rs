@@ -106,7 +106,7 @@ impl World {
             3 => self.terminal(11).send(now, send(BEHIND)),
             // Nobody upstream sends it again after a crash.
             _ => {
-                let shard = self.hub.agents[0].shard_to(BEHIND).unwrap();
+                let shard = self.hub.agents[0].shard_to(BEHIND, 0).unwrap();
                 let outcome = self.hub.agents[shard].send(now, send(BEHIND));
                 self.own.extend(outcome);
                 outcome
