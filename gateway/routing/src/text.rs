@@ -46,7 +46,7 @@ type Key = (Node, Node, u64, usize);
 /// ```
 ///
 /// Times are `+SECONDS` after `reference_ms` (ms since the Unix epoch) or after the last
-/// `@ TIME`, or `yyyy/mm/dd-hh:mm:ss` in UTC. A range from the smaller to the larger node
+/// `@ TIME` (`@ 0` is the present, that is `reference_ms` again), or `yyyy/mm/dd-hh:mm:ss` in UTC. A range from the smaller to the larger node
 /// number holds in both directions, unless another range is given for the reverse
 /// direction; a range from the larger to the smaller number holds in that direction only
 /// (ionrc(5)). Comments begin with `#`.
@@ -61,6 +61,7 @@ type Key = (Node, Node, u64, usize);
 /// The first line that cannot be understood or that contradicts another, and why.
 pub fn read_ion(text: &str, reference_ms: u64) -> Result<Vec<Contact>, PlanError> {
     let mut commands = Commands {
+        present_ms: reference_ms,
         reference_ms,
         contacts: BTreeMap::new(),
         ranges: Ranges::new(),
@@ -85,6 +86,7 @@ pub fn read_ion(text: &str, reference_ms: u64) -> Result<Vec<Contact>, PlanError
 
 /// The result of the commands so far.
 struct Commands {
+    present_ms: u64,
     reference_ms: u64,
     contacts: BTreeMap<Key, Contact>,
     ranges: Ranges,
@@ -95,6 +97,7 @@ impl Commands {
         let words: Vec<&str> = said.split_whitespace().collect();
         match words[..] {
             [] => {}
+            ["@", "0"] => self.reference_ms = self.present_ms,
             ["@", time] => self.reference_ms = moment(time, self.reference_ms)?,
             // Registrations and hypothetical contacts: nothing is sent in these.
             ["a", "contact", "-1", _, node, same, ..] if node == same => {}

@@ -126,6 +126,11 @@ fn a_time_that_is_set_moves_what_follows() {
     let contacts = read_ion(text, 0).expect("a plan");
     let starts: Vec<_> = contacts.iter().map(|contact| contact.start_ms).collect();
     assert_eq!(starts, [0, 5_000]);
+    let text = "a range +0 +30 1 2 0\n@ +5\na contact +0 +1 1 2 8\n@ +5\n\
+                a contact +0 +1 1 2 8\n@ 0\na contact +20 +21 1 2 8\n";
+    let contacts = read_ion(text, 1_000).expect("a plan");
+    let starts: Vec<_> = contacts.iter().map(|contact| contact.start_ms).collect();
+    assert_eq!(starts, [6_000, 11_000, 21_000], "the present again");
 }
 
 #[test]
