@@ -51,6 +51,11 @@ impl Engine {
         self.agent.planned_sizes()
     }
 
+    /// As [`Agent::take_given`](underpass_bundle::Agent::take_given).
+    pub fn take_given(&mut self) -> BTreeMap<(u64, u64), i64> {
+        self.agent.take_given()
+    }
+
     /// The engine of this node that has the neighbour by which bundles of so many bytes to `node`
     /// go.
     pub fn shard_to(&self, node: u64, bytes: u64) -> Option<usize> {

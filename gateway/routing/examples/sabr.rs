@@ -99,7 +99,9 @@ fn main() {
     });
     let booking = timed(&mut router, |router| {
         if let Some(route) = router.route(random.u64(2..=NODES), BYTES, 0) {
-            router.book(&route, 10_000_000);
+            for id in &route.contacts {
+                router.book(*id, 10_000_000, 0);
+            }
         }
     });
     let new = timed(&mut router, |router| {

@@ -49,6 +49,13 @@ impl Contact {
         })
     }
 
+    /// The bytes that it can carry until a time, ms, behind none.
+    pub(crate) fn volume_bytes_until(&self, at_ms: u64) -> u64 {
+        let ms = at_ms.min(self.end_ms).saturating_sub(self.start_ms);
+        let bytes = u128::from(ms) * u128::from(self.rate_bytes_per_s) / 1_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
     /// Whether no route through this contact can be better than through `other`, of which
     /// it is what a blockage or booked bytes leave.
     pub(crate) fn is_no_better_than(&self, other: &Contact) -> bool {

@@ -46,6 +46,14 @@ impl Table {
         self.next.values().next()
     }
 
+    /// The contacts behind a neighbour on the route to a node, if bundles of any size go by it.
+    fn behind(&self, (node, via): (Node, Node)) -> &[ContactId] {
+        let mut hops = self.next.values().filter_map(|next| next.get(&node));
+        let hop = hops.find(|hop| hop.via == via);
+        let contacts = hop.map_or(&[][..], |hop| hop.route.contacts.as_slice());
+        contacts.get(1..).unwrap_or_default()
+    }
+
     fn hop(&self, node: Node, bytes: u64) -> Option<&NextHop> {
         self.next.get(&bytes)?.get(&node)
     }
@@ -75,6 +83,13 @@ struct Own {
     pieces: Vec<(ContactId, Contact)>,
 }
 
+/// What bundles to one node by one neighbour were last booked in further on.
+#[derive(Debug)]
+struct Onward {
+    contacts: Vec<ContactId>,
+    bytes: u64,
+}
+
 /// Decides by a contact plan where bundles go next.
 ///
 /// A pure state machine: each call brings the time with blockages or backlogs, and
@@ -93,6 +108,8 @@ pub struct Forwarding {
     blocked: BTreeMap<Node, Vec<Blocked>>,
     /// The bytes booked for a neighbour, and since when.
     booked: BTreeMap<Node, (u64, u64)>,
+    /// By destination and neighbour; no more than have open contacts further on.
+    onward: BTreeMap<(Node, Node), Onward>,
     usable: BTreeSet<Node>,
     table: Arc<Table>,
     contacts_in_all: usize,
@@ -143,6 +160,7 @@ impl Forwarding {
             strangers,
             blocked: BTreeMap::new(),
             booked: BTreeMap::new(),
+            onward: BTreeMap::new(),
             usable: BTreeSet::new(),
             table: Arc::new(table),
             contacts_in_all,
@@ -190,11 +208,20 @@ impl Forwarding {
         self.router.searches()
     }
 
-    /// The contacts of a route that are still in the plan.
-    pub fn contacts_of(&self, route: &Route) -> Vec<Contact> {
+    /// The contacts of a route that are still in the plan, without the part before `now_ms` of
+    /// those that bytes are booked in.
+    pub fn contacts_of(&self, route: &Route, now_ms: u64) -> Vec<Contact> {
         let contacts = route.contacts.iter();
         let contacts = contacts.filter_map(|id| self.router.contact(*id));
-        contacts.cloned().collect()
+        let left = contacts.map(|contact| match contact.booked_bytes {
+            0 => contact.clone(),
+            booked => Contact {
+                start_ms: contact.start_ms.max(now_ms.min(contact.end_ms)),
+                booked_bytes: booked.saturating_sub(contact.volume_bytes_until(now_ms)),
+                ..contact.clone()
+            },
+        });
+        left.collect()
     }
 
     /// The next time at which a contact of this node begins or ends.
@@ -250,9 +277,18 @@ impl Forwarding {
 
     /// Takes the bytes that wait for each neighbour: new bundles are sent after them.
     /// Bundles that already wait stay where they are.
-    pub fn book(&mut self, now_ms: u64, backlog: &BTreeMap<Node, u64>) -> Option<Change> {
+    ///
+    /// `given` has, by destination and neighbour, the bytes that were given to the neighbour's
+    /// queue since the last call; negative if more were taken out of it without being forwarded.
+    /// They are booked in the further contacts of the present route (CCSDS 734.3-B-1).
+    pub fn book(
+        &mut self,
+        now_ms: u64,
+        backlog: &BTreeMap<Node, u64>,
+        given: &BTreeMap<(Node, Node), i64>,
+    ) -> Option<Change> {
         let neighbours: Vec<Node> = self.contacts.keys().copied().collect();
-        let mut changed = false;
+        let mut changed = self.book_onward(now_ms, given);
         for neighbour in neighbours {
             // Powers of two are near enough, and change the plan seldom.
             let bytes = backlog.get(&neighbour).copied().unwrap_or(0);
@@ -279,6 +315,54 @@ impl Forwarding {
         let mut change = changed.then(|| self.update(now_ms))??;
         change.moved.clear();
         Some(change)
+    }
+
+    /// Books in the contacts behind the neighbours. Returns whether anything has changed.
+    fn book_onward(&mut self, now_ms: u64, given: &BTreeMap<(Node, Node), i64>) -> bool {
+        let router = &self.router;
+        let lasts = |id: &ContactId| router.contact(*id).is_some_and(|one| now_ms < one.end_ms);
+        self.onward
+            .retain(|_, onward| onward.contacts.iter().any(lasts));
+        // Each contact is changed once, however many nodes are behind it.
+        let mut changes: BTreeMap<ContactId, i64> = BTreeMap::new();
+        let mut change = |contacts: &[ContactId], bytes: i64| {
+            for id in contacts {
+                let of_contact = changes.entry(*id).or_default();
+                *of_contact = of_contact.saturating_add(bytes);
+            }
+        };
+        for (way, bytes) in given {
+            if *bytes < 0 {
+                let Some(onward) = self.onward.get_mut(way) else {
+                    continue;
+                };
+                let back = onward.bytes.min(bytes.unsigned_abs());
+                onward.bytes -= back;
+                change(
+                    onward.contacts.as_slice(),
+                    -i64::try_from(back).unwrap_or(i64::MAX),
+                );
+                continue;
+            }
+            let contacts = self.table.behind(*way);
+            if contacts.is_empty() || *bytes == 0 {
+                continue;
+            }
+            change(contacts, *bytes);
+            let onward = self.onward.entry(*way).or_insert_with(|| Onward {
+                contacts: contacts.to_vec(),
+                bytes: 0,
+            });
+            if onward.contacts != contacts {
+                onward.contacts = contacts.to_vec();
+                onward.bytes = 0;
+            }
+            onward.bytes = onward.bytes.saturating_add(bytes.unsigned_abs());
+        }
+        for (id, bytes) in &changes {
+            self.router.book(*id, *bytes, now_ms);
+        }
+        !changes.is_empty()
     }
 
     /// Whether a route still leads a bundle of `bytes` to its destination.
@@ -321,7 +405,7 @@ impl Forwarding {
             for piece in &mut pieces {
                 if left > 0 && piece.end_ms > since_ms {
                     piece.start_ms = piece.start_ms.max(since_ms);
-                    piece.booked_bytes = left.min(volume_bytes(piece));
+                    piece.booked_bytes = left.min(piece.volume_bytes_until(piece.end_ms));
                     left -= piece.booked_bytes;
                 }
             }
@@ -403,11 +487,4 @@ fn pieces_of(contact: &Contact, blocked: &[Blocked]) -> Vec<Contact> {
     }
     pieces.push(rest);
     pieces
-}
-
-/// The most bytes that a contact can carry.
-fn volume_bytes(contact: &Contact) -> u64 {
-    let ms = contact.end_ms.saturating_sub(contact.start_ms);
-    let bytes = u128::from(ms) * u128::from(contact.rate_bytes_per_s) / 1_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
 }

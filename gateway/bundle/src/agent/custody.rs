@@ -116,6 +116,7 @@ impl Agent {
             let sample = now.saturating_duration_since(at);
             self.neighbour(stored.neighbour).measure_delay(sample);
         }
+        self.note_forwarded(&stored);
         self.report_on(now, &stored, FORWARDED_BUNDLE, 0);
         self.tell_released(id, &stored);
     }

@@ -501,6 +501,7 @@ impl Agent {
     fn forwarded(&mut self, now: Instant, id: BundleId) {
         self.taken_beyond(id);
         if let Some(stored) = self.remove(now, id) {
+            self.note_forwarded(&stored);
             self.report_on(now, &stored, FORWARDED_BUNDLE, 0);
             self.tell_released(id, &stored);
         }

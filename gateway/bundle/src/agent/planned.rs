@@ -99,6 +99,9 @@ pub(super) struct Planned {
     stored: FastMap<u64, IdSet<BundleId>>,
     /// The sizes of the tables that bundles were looked up in.
     sizes: BTreeSet<u64>,
+    /// By destination and neighbour, the bytes of bundles that were queued for the neighbour
+    /// since they were last asked for, less those that left the queue without being forwarded.
+    given: BTreeMap<(u64, u64), i64>,
 }
 
 impl Planned {
@@ -107,6 +110,7 @@ impl Planned {
             routes,
             stored,
             sizes,
+            given,
         } = self;
         tell("planned ways", routes.next.len());
         tell("planned sources", routes.speakers.len());
@@ -114,6 +118,7 @@ impl Planned {
         let bundles = stored.values().map(IdSet::len);
         tell("bundles by destination", bundles.sum());
         tell("sizes of bundles", sizes.len());
+        tell("ways with bundles", given.len());
     }
 
     fn add(&mut self, node: u64, id: BundleId, bytes: u64) {
@@ -121,12 +126,25 @@ impl Planned {
         self.sizes.extend(self.routes.next.size_of(bytes));
     }
 
-    fn remove(&mut self, node: u64, id: BundleId) {
-        if let Some(ids) = self.stored.get_mut(&node) {
-            ids.remove(id);
-            if ids.is_empty() {
-                self.stored.remove(&node);
-            }
+    /// Returns whether it was there.
+    fn remove(&mut self, node: u64, id: BundleId) -> bool {
+        let Some(ids) = self.stored.get_mut(&node) else {
+            return false;
+        };
+        let was_there = ids.remove(id);
+        if ids.is_empty() {
+            self.stored.remove(&node);
+        }
+        was_there
+    }
+
+    /// Counts bytes to a node that a neighbour has more, or less.
+    fn give(&mut self, node: u64, via: NeighbourId, bytes: i64) {
+        // Only nodes of the plan: others would make the table grow with every number that a
+        // bundle names.
+        if self.routes.next.to(node, 0).is_some() {
+            let given = self.given.entry((node, via.0)).or_default();
+            *given = given.saturating_add(bytes);
         }
     }
 }
@@ -156,10 +174,12 @@ impl Agent {
             routes,
             stored: FastMap::default(),
             sizes: BTreeSet::new(),
+            given: BTreeMap::new(),
         };
         for (id, stored) in each(self.bundles.iter()) {
             if let Some(node) = self.planned_destination(stored, &stored.primary()) {
                 planned.add(node, id, stored.bytes);
+                planned.give(node, stored.neighbour, signed(stored.bytes));
             }
         }
         let nodes: Vec<u64> = planned.stored.keys().copied().collect();
@@ -248,18 +268,58 @@ impl Agent {
         let Some(stored) = self.bundles.get(id) else {
             return;
         };
-        let bytes = stored.bytes;
+        let (bytes, via) = (stored.bytes, stored.neighbour);
         let node = self.planned_destination(stored, primary);
         if let Some((planned, node)) = self.planned.as_mut().zip(node) {
             planned.add(node, id, bytes);
+            planned.give(node, via, signed(bytes));
         }
     }
 
-    pub(super) fn forget_planned(&mut self, id: BundleId, primary: &PrimaryBlock) {
+    pub(super) fn forget_planned(
+        &mut self,
+        id: BundleId,
+        stored: &StoredBundle,
+        primary: &PrimaryBlock,
+    ) {
         let node = ipn_parts(&primary.destination);
-        if let Some((planned, (node, _))) = self.planned.as_mut().zip(node) {
-            planned.remove(node, id);
+        if let Some((planned, (node, _))) = self.planned.as_mut().zip(node)
+            && planned.remove(node, id)
+        {
+            planned.give(node, stored.neighbour, -signed(stored.bytes));
         }
+    }
+
+    /// Notes that a stored bundle goes by another neighbour from now on.
+    pub(super) fn note_moved(&mut self, id: BundleId, via: NeighbourId) {
+        let Some(stored) = self.bundles.get(id).filter(|_| self.planned.is_some()) else {
+            return;
+        };
+        let (bytes, before) = (signed(stored.bytes), stored.neighbour);
+        let node = self.planned_destination(stored, &stored.primary());
+        if let Some((planned, node)) = self.planned.as_mut().zip(node) {
+            planned.give(node, before, -bytes);
+            planned.give(node, via, bytes);
+        }
+    }
+
+    /// Notes that a bundle that is not stored any more is at its neighbour.
+    pub(super) fn note_forwarded(&mut self, stored: &StoredBundle) {
+        if self.planned.is_none() {
+            return;
+        }
+        let node = self.planned_destination(stored, &stored.primary());
+        if let Some((planned, node)) = self.planned.as_mut().zip(node) {
+            planned.give(node, stored.neighbour, signed(stored.bytes));
+        }
+    }
+
+    /// By destination and neighbour, the payload bytes of bundles that have been queued for the
+    /// neighbour since the last call, less those of bundles that have left the queue without
+    /// being forwarded: they take the volume of contacts behind the neighbour.
+    pub fn take_given(&mut self) -> BTreeMap<(u64, u64), i64> {
+        let given = self.planned.as_mut().map(|planned| &mut planned.given);
+        given.map(std::mem::take).unwrap_or_default()
     }
 
     /// Where a bundle goes, if it goes by the plan.
@@ -296,6 +356,10 @@ impl Agent {
         };
         route.map(|(via, _)| via)
     }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

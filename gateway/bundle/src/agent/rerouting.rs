@@ -105,6 +105,7 @@ impl Agent {
 
     /// Moves a stored bundle to another neighbour.
     pub(super) fn send_by(&mut self, id: BundleId, via: NeighbourId) {
+        self.note_moved(id, via);
         let Some(stored) = self.bundles.get(id) else {
             return;
         };

@@ -382,7 +382,7 @@ impl Agent {
         self.unseal(stored.neighbour, stored.class, id);
         let primary = self.primary_to_note(&stored);
         if let Some(primary) = &primary {
-            self.forget_planned(id, primary);
+            self.forget_planned(id, &stored, primary);
         }
         let in_custody = primary.filter(|_| stored.custody);
         if let Some(primary) = &in_custody {

@@ -277,6 +277,36 @@ fn a_large_bundle_goes_by_a_slow_contact_that_can_finish_it_and_stays_there() {
 }
 
 #[test]
+fn what_a_neighbour_is_given_counts_until_it_moves_or_is_given_up() {
+    let mut net = net();
+    let mut send = || {
+        let sent = net.agents[SOURCE].send(net.now, to_end(APPLICATION));
+        sent.unwrap()
+    };
+    let (_, other) = (send(), send());
+    let bytes = i64::try_from(b"by the plan".len()).unwrap();
+    let given = net.agents[SOURCE].take_given();
+    assert_eq!(given, BTreeMap::from([((END, UPPER), 2 * bytes)]));
+    turn(&mut net, LOWER, &[UPPER], &[END]);
+    let given = net.agents[SOURCE].take_given();
+    let moved = [((END, UPPER), -2 * bytes), ((END, LOWER), 2 * bytes)];
+    assert_eq!(given, BTreeMap::from(moved));
+
+    // What was forwarded is on its way there, what was given up is not.
+    let offer = net.offer(SOURCE, LOWER).expect("the first one");
+    net.arrive(2, 1, &offer);
+    net.finish(SOURCE, &offer, Outcome::Acknowledged);
+    net.pass(Duration::from_millis(200));
+    net.carry_signals(2, SOURCE);
+    assert_eq!(net.released(SOURCE).len(), 1);
+    let now = net.now;
+    assert!(net.agents[SOURCE].cancel(now, other));
+    let given = net.agents[SOURCE].take_given();
+    assert_eq!(given, BTreeMap::from([((END, LOWER), -bytes)]));
+    assert!(net.agents[SOURCE].take_given().is_empty());
+}
+
+#[test]
 fn a_bundle_that_nobody_answers_for_is_sent_by_the_present_way() {
     let mut net = net();
     send(&mut net, APPLICATION);

@@ -164,7 +164,8 @@ impl ContactRouting {
         };
         followed.forwarding.seek_for(&self.shell.planned_sizes());
         let advanced = followed.forwarding.advance(now_ms, &blocked);
-        let booked = followed.forwarding.book(now_ms, &backlog.collect());
+        let given = self.shell.take_given();
+        let booked = followed.forwarding.book(now_ms, &backlog.collect(), &given);
         let first = (!std::mem::replace(&mut followed.told, true)).then(|| Change {
             table: followed.forwarding.table().clone(),
             lost: BTreeSet::new(),
@@ -211,7 +212,8 @@ impl ContactRouting {
         }
         let forwarding = &state.followed.as_ref()?.forwarding;
         let next = forwarding.table().of_smallest()?.get(&node)?.clone();
-        let contacts = forwarding.contacts_of(&next.route);
+        let now_ms = clock::utc_ms().unwrap_or_default();
+        let contacts = forwarding.contacts_of(&next.route, now_ms);
         Some(PlannedWay { next, contacts })
     }
 

@@ -31,6 +31,7 @@ mod tests;
 mod timer;
 mod transport;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, Weak};
 use std::time::Instant;
@@ -149,6 +150,18 @@ impl Shell {
         directory.set_planned(planned.unwrap_or_default());
         drop(directory);
         self.with_each(|engine, now| engine.set_contacts(now, contacts));
+    }
+
+    /// By destination and neighbour, the bytes that were given to the neighbours since the last
+    /// call; see [`Engine::take_given`].
+    pub fn take_given(&self) -> BTreeMap<(u64, u64), i64> {
+        let mut all = BTreeMap::new();
+        let each = self.with_each(|engine, _| engine.take_given());
+        for (way, bytes) in each.into_iter().flatten() {
+            let given: &mut i64 = all.entry(way).or_default();
+            *given = given.saturating_add(bytes);
+        }
+        all
     }
 
     /// The store of a shard has something to hear.

@@ -196,18 +196,18 @@ fn a_backlog_sends_what_comes_another_way_and_moves_nothing() {
     let mut forwarding = following(&two_ways(100, 3_000), &[2, 3]);
     forwarding.advance(0, &none());
     let small = BTreeMap::from([(2, 2_000_000)]);
-    assert!(forwarding.book(0, &small).is_none());
+    assert!(forwarding.book(0, &small, &BTreeMap::new()).is_none());
     assert_eq!(via(&forwarding, 4), Some(2), "two seconds of line");
-    let change = forwarding.book(0, &BTreeMap::from([(2, 20_000_000)]));
+    let change = forwarding.book(0, &BTreeMap::from([(2, 20_000_000)]), &BTreeMap::new());
     let change = change.expect("a change");
     assert_eq!(via(&forwarding, 4), Some(3), "twenty");
     assert!(change.moved.is_empty() && change.lost.is_empty());
 
     // A backlog larger than the contact is booked in that contact only.
-    forwarding.book(0, &BTreeMap::from([(2, 1 << 40)]));
+    forwarding.book(0, &BTreeMap::from([(2, 1 << 40)]), &BTreeMap::new());
     assert_eq!(via(&forwarding, 2), None, "nothing fits any more");
     assert_eq!(via(&forwarding, 4), Some(3));
-    forwarding.book(1_000, &BTreeMap::new());
+    forwarding.book(1_000, &BTreeMap::new(), &BTreeMap::new());
     assert_eq!(
         (via(&forwarding, 2), via(&forwarding, 4)),
         (Some(2), Some(2))
@@ -225,7 +225,7 @@ fn a_backlog_that_stays_is_booked_anew_when_its_time_is_over() {
             second == 0 || moved.is_empty(),
             "second {second}: what waits stays"
         );
-        forwarding.book(second * 1_000, &backlog);
+        forwarding.book(second * 1_000, &backlog, &BTreeMap::new());
         let waits = via(&forwarding, 4) == Some(3);
         // Only near the end of each round may the booked link look free.
         assert!(waits || second % 17 >= 13, "second {second}");
@@ -238,7 +238,7 @@ fn a_backlog_is_booked_anew_when_the_clock_was_set_back() {
     let backlog = BTreeMap::from([(2, 1 << 20)]);
     for now_ms in [3_600_000, 60_000] {
         forwarding.advance(now_ms, &none());
-        forwarding.book(now_ms, &backlog);
+        forwarding.book(now_ms, &backlog, &BTreeMap::new());
         assert_eq!(via(&forwarding, 4), Some(2), "at {now_ms} ms");
     }
 }
@@ -278,9 +278,9 @@ fn what_is_left_of_a_contact_behind_the_backlog_decides_for_large_bundles() {
         forwarding
     };
     let mut forwarding = begin();
-    forwarding.book(0, &BTreeMap::from([(2, 9_000_000)]));
+    forwarding.book(0, &BTreeMap::from([(2, 9_000_000)]), &BTreeMap::new());
     assert_eq!(via_of(&forwarding, 4, LARGE), Some(2), "12 s are left");
-    forwarding.book(0, &BTreeMap::from([(2, 20_000_000)]));
+    forwarding.book(0, &BTreeMap::from([(2, 20_000_000)]), &BTreeMap::new());
     assert_eq!(via_of(&forwarding, 4, LARGE), Some(3), "3 s are left");
     assert_eq!(via(&forwarding, 4), Some(2));
 
@@ -299,6 +299,67 @@ fn sizes_below_the_first_one_have_no_table_of_their_own() {
     assert_eq!(sizes, [SMALL, LARGE]);
     let smallest = forwarding.table().of_smallest().map(BTreeMap::len);
     assert_eq!(smallest, Some(3));
+}
+
+/// 10 MB fit through 2 to 4 in all; the way by 3 has room, and takes long.
+fn narrow() -> Forwarding {
+    let mut plan = two_ways(1_000, 500_000);
+    plan[0].rate_bytes_per_s = 100_000_000;
+    plan[2].end_ms = 100_000;
+    plan[2].rate_bytes_per_s = 100_000;
+    following(&plan, &[2, 3])
+}
+
+#[test]
+fn what_was_given_to_a_neighbour_takes_the_volume_of_contacts_behind_it() {
+    let mut forwarding = narrow();
+    let mut given: BTreeMap<Node, i64> = BTreeMap::new();
+    let empty = BTreeMap::new();
+    for second in 0..40 {
+        let moved = forwarding.advance(second * 1_000, &none());
+        let moved = moved.map(|change| change.moved).unwrap_or_default();
+        assert!(second == 0 || moved.is_empty(), "what waits stays");
+        let by = via(&forwarding, 4).expect("a way");
+        *given.entry(by).or_default() += 2_000_000;
+        // All is sent at once: nothing waits here.
+        forwarding.book(
+            second * 1_000,
+            &empty,
+            &BTreeMap::from([((4, by), 2_000_000)]),
+        );
+    }
+    assert_eq!(given, BTreeMap::from([(2, 10_000_000), (3, 70_000_000)]));
+    assert_eq!(via(&forwarding, 2), Some(2), "the neighbour itself is near");
+
+    let back = BTreeMap::from([((4, 2), -8_000_000)]);
+    let change = forwarding.book(40_000, &empty, &back).expect("a change");
+    assert_eq!(via(&forwarding, 4), Some(2), "it was not taken after all");
+    assert!(change.moved.is_empty());
+    // The clock says that the rest could have been sent by now: 6 MB are left.
+    forwarding.book(40_000, &empty, &BTreeMap::from([((4, 2), 6_000_000)]));
+    assert_eq!(via(&forwarding, 4), Some(3));
+}
+
+#[test]
+fn no_more_is_given_back_than_was_booked_and_by_the_way_that_it_went() {
+    let mut forwarding = narrow();
+    forwarding.advance(0, &none());
+    let empty = BTreeMap::new();
+    for given in [
+        BTreeMap::from([((4, 2), 10_000_000), ((4, 3), 1)]),
+        // Nothing was booked by these ways.
+        BTreeMap::from([((4, 3), -10_000_000), ((5, 2), -10_000_000), ((5, 2), 1)]),
+    ] {
+        forwarding.book(0, &empty, &given);
+        assert_eq!(via(&forwarding, 4), Some(3));
+    }
+    forwarding.book(0, &empty, &BTreeMap::from([((4, 2), i64::MIN)]));
+    assert_eq!(via(&forwarding, 4), Some(2));
+    // It is as if nothing had been booked: a contact is full again after as much.
+    forwarding.book(0, &empty, &BTreeMap::from([((4, 2), 9_000_000)]));
+    assert_eq!(via(&forwarding, 4), Some(2));
+    forwarding.book(0, &empty, &BTreeMap::from([((4, 2), 1_000_000)]));
+    assert_eq!(via(&forwarding, 4), Some(3));
 }
 
 #[test]
@@ -347,13 +408,13 @@ fn whatever_is_blocked_and_booked_the_table_is_that_of_a_fresh_start() {
                 .iter()
                 .map(|n| (*n, random.u64(0..30_000_000)))
                 .collect();
-            forwarding.book(now_ms, &BTreeMap::new());
+            forwarding.book(now_ms, &BTreeMap::new(), &BTreeMap::new());
             forwarding.advance(now_ms, &blocked);
-            forwarding.book(now_ms, &backlog);
+            forwarding.book(now_ms, &backlog, &BTreeMap::new());
             let mut fresh = following(&plan, &neighbours);
             fresh.seek_for(&larger);
             fresh.advance(now_ms, &blocked);
-            fresh.book(now_ms, &backlog);
+            fresh.book(now_ms, &backlog, &BTreeMap::new());
             let ways = |forwarding: &Forwarding| {
                 let mut ways = Vec::new();
                 for (bytes, next) in &forwarding.table().next {
