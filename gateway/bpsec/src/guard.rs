@@ -101,6 +101,14 @@ impl Security for Guard {
         self.rules_in_force() > 0
     }
 
+    fn secures(&self, source: &Eid, destination: &Eid) -> bool {
+        let rules = self.rules();
+        let active = rules
+            .as_ref()
+            .and_then(|rules| find(rules, source, destination));
+        active.is_some_and(|active| active.rule.signs() || active.rule.encrypts())
+    }
+
     fn secure(
         &self,
         primary: &mut PrimaryBlock,
@@ -108,7 +116,7 @@ impl Security for Guard {
         payload: &[Bytes],
     ) -> Option<Secured> {
         let rules = self.rules()?;
-        let active = find(&rules, primary)?;
+        let active = find(&rules, &primary.source, &primary.destination)?;
         if !active.rule.signs() && !active.rule.encrypts() {
             return None;
         }
@@ -131,7 +139,8 @@ impl Security for Guard {
         let Some(rules) = self.rules() else {
             return Ok(());
         };
-        let Some(Active { rule, .. }) = find(&rules, &bundle.primary) else {
+        let primary = &bundle.primary;
+        let Some(Active { rule, .. }) = find(&rules, &primary.source, &primary.destination) else {
             return Ok(());
         };
         if !(rule.signs() || rule.encrypts()) || !(here || rule.verify_in_transit) {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bp7::primary::PrimaryBlock;
 use ring::rand::{SecureRandom, SystemRandom};
 use thiserror::Error;
 use underpass_bundle::wire::{Eid, ipn_parts};
@@ -147,15 +146,10 @@ impl Active {
     }
 }
 
-/// The first rule that matches a bundle.
-pub(crate) fn find<'a>(rules: &'a [Active], primary: &PrimaryBlock) -> Option<&'a Active> {
+/// The first rule that matches a bundle between these endpoints.
+pub(crate) fn find<'a>(rules: &'a [Active], source: &Eid, destination: &Eid) -> Option<&'a Active> {
     rules.iter().find(|active| {
-        let Rule {
-            source,
-            destination,
-            ..
-        } = &active.rule;
-        source.matches(&primary.source) && destination.matches(&primary.destination)
+        active.rule.source.matches(source) && active.rule.destination.matches(destination)
     })
 }
 

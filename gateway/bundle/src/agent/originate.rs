@@ -94,7 +94,11 @@ impl Agent {
         };
         let here = self.config.own_service(&send.destination);
         let own = here.is_some();
-        if file.is_some() && (own || self.config.security.as_ref().is_some_and(|s| s.is_used())) {
+        let secures = || {
+            let security = self.config.security.as_ref();
+            security.is_some_and(|security| security.secures(&source, &send.destination))
+        };
+        if file.is_some() && (own || secures()) {
             return Err(SendError::OnDisk);
         }
         if let Some(service) = here {

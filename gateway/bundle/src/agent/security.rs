@@ -8,7 +8,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::event::DeleteReason;
-use crate::wire::{Bundle, Extension};
+use crate::wire::{Bundle, Eid, Extension};
 
 /// Why a bundle is not secured as it has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -59,6 +59,9 @@ pub struct Secured {
 pub trait Security: fmt::Debug + Send + Sync {
     /// Whether any bundle is secured at present.
     fn is_used(&self) -> bool;
+
+    /// Whether [`Security::secure`] would secure a bundle between these endpoints.
+    fn secures(&self, source: &Eid, destination: &Eid) -> bool;
 
     /// Secures a bundle that begins at this node, if the rules ask for it: its blocks are numbered
     /// from `first_number`. A payload block that was secured has no CRC. Flags of the primary block

@@ -378,6 +378,10 @@ impl Security for Rules {
         self.0.load(Ordering::Relaxed)
     }
 
+    fn secures(&self, _: &Eid, destination: &Eid) -> bool {
+        self.is_used() && *destination == ipn(30, APPLICATION)
+    }
+
     fn secure(&self, _: &mut PrimaryBlock, _: u64, _: &[Bytes]) -> Option<Secured> {
         None
     }
@@ -408,6 +412,23 @@ fn rules_that_come_into_force_meanwhile_count_for_it() {
     rules.0.store(true, Ordering::Relaxed);
     let taken = net.agents[1].receive_decoded(net.now, NeighbourId(1), BULK, decoded);
     assert_eq!(taken, Err(Reject::Insecure(Insecure::Missing)));
+}
+
+#[test]
+fn a_rule_for_one_node_leaves_others_their_long_payloads() {
+    let files = files();
+    let rules = Arc::new(Rules::default());
+    rules.0.store(true, Ordering::Relaxed);
+    let mut first = node(1);
+    first.security = Some(rules);
+    let mut net = Net::of([first, node(2)]);
+    let now = net.now;
+    let mut send = |to_node| {
+        let file = files.write(&content());
+        net.agents[0].send_file(now, to(to_node, APPLICATION), file)
+    };
+    assert_eq!(send(30), Err(SendError::OnDisk));
+    assert!(send(2).is_ok());
 }
 
 /// A long bundle by BIBE, as it is sent.
