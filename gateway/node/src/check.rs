@@ -53,6 +53,9 @@ fn of_files(config: &Config) -> Vec<String> {
     if let Some(Err(error)) = config.control.as_ref().map(run::control::service) {
         problems.push(told(&error));
     }
+    if let Err(error) = run::reports::Prover::of(config) {
+        problems.push(told(&error));
+    }
     problems
 }
 

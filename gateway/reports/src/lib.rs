@@ -13,7 +13,7 @@ mod report;
 pub use kinds::{
     Announcement, Blockage, BlockageSource, CapacityReason, ClassFigures, LinkFigures, LinkReport,
     LinkState, MAX_CLASS_NAME_BYTES, MAX_CLASSES, MeasuredCapacity, NodeReport,
-    PlanAcknowledgement, Position, SettingsOutcome, SettingsState, Status,
+    PlanAcknowledgement, Position, Proof, SettingsOutcome, SettingsState, Status,
 };
 pub use message::{MAX_MESSAGE_BYTES, MAX_REPORTS, Message, MessageError, SERVICE};
 pub use outbox::{Batch, Outbox, Urgency};

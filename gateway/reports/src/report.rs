@@ -252,7 +252,9 @@ mod tests {
     use underpass_plans::Direction;
 
     use super::*;
-    use crate::kinds::{CapacityReason, ClassFigures, LinkReport, LinkState, MeasuredCapacity};
+    use crate::kinds::{
+        CapacityReason, ClassFigures, LinkReport, LinkState, MeasuredCapacity, Proof,
+    };
     use crate::message::Message;
 
     fn position(longitude: f64) -> Body {
@@ -343,6 +345,11 @@ mod tests {
                 clock_offset_ms: Some(i64::MIN),
                 synchronised: true,
                 node: None,
+                proof: Some(Proof {
+                    gateway: most,
+                    time_ms: most,
+                    mac: "f".repeat(64),
+                }),
                 links: vec![link(classes); links],
             })
         };

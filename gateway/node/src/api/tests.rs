@@ -138,6 +138,7 @@ impl World {
                 &config,
                 control_clock.clone(),
                 Security::Plain,
+                None,
             )),
             positions: None,
             report_sender: Some(report_sender),

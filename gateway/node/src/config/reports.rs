@@ -1,5 +1,6 @@
 //! What this node says of itself.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -13,6 +14,9 @@ use super::bounds::check_within;
 pub struct ReportsConfig {
     /// The node that they go to: the hub's ipn node number.
     pub to: u64,
+    /// File with this terminal's token at the control service, of role terminal, by which it
+    /// proves that it is at that hub. Read anew for each proof. Default: no proof.
+    pub token_file: Option<PathBuf>,
     /// How often one is made, ms, 100 to 3,600,000. Default 1000.
     #[serde(default = "default_interval_ms")]
     pub interval_ms: u64,

@@ -81,6 +81,7 @@ fn readable(config: &Config, file: &Path) -> Vec<PathBuf> {
     let api = &config.api;
     let users = config.edge.listener.iter().flat_map(|l| &l.users);
     let control = config.control.as_ref();
+    let reports = config.reports.as_ref();
     let cdni = config.cdni.as_ref();
     let enrolment = config.enrolment.as_ref();
     let traces = config.traces.as_ref();
@@ -99,6 +100,7 @@ fn readable(config: &Config, file: &Path) -> Vec<PathBuf> {
         .chain(users.filter_map(|user| user.password_file.clone()))
         .chain(control.map(|control| control.token_file.clone()))
         .chain(control.and_then(|control| control.ca_file.clone()))
+        .chain(reports.and_then(|reports| reports.token_file.clone()))
         .chain(cdni.and_then(|cdni| cdni.ca_file.clone()))
         .chain(traces.and_then(|traces| traces.ca_file.clone()));
     for file in files {

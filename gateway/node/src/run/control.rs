@@ -15,13 +15,13 @@ use underpass_reports::Kind;
 use super::plans::Plans;
 use super::provider::Provider;
 use super::questions::Questions;
-use super::reports::Made;
+use super::reports::{Made, TokenError};
 use crate::clock::ControlClock;
 use crate::config::{Config, ControlConfig};
 use crate::shell::Shell;
 use crate::traces::Tracer;
 
-/// Why a hub cannot work with its control service.
+/// Why a node cannot work with its control service.
 #[derive(Debug, Error)]
 pub enum ControlError {
     /// What the configuration names cannot be used.
@@ -35,6 +35,9 @@ pub enum ControlError {
         /// What is wrong.
         source: SpoolError,
     },
+    /// A terminal cannot prove where it is.
+    #[error(transparent)]
+    Token(#[from] TokenError),
 }
 
 /// The contact, for API and metrics.

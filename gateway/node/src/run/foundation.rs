@@ -13,6 +13,7 @@ use underpass_payloads::Payloads;
 
 use super::RunError;
 use super::control::{self, ControlError};
+use super::reports::Prover;
 use super::{ahead, custody, engine, payloads};
 use crate::api;
 use crate::bpsec;
@@ -125,6 +126,7 @@ impl Run {
         if let Some(control) = &config.control {
             control::service(control).map_err(ControlError::from)?;
         }
+        Prover::of(config).map_err(ControlError::from)?;
         ahead::bind(config, &predecessor.hello.up, &sockets)?;
         Presence::beside(&config.node.state_dir)?.stay();
         let age = Duration::from_millis(predecessor.hello.age_ms);

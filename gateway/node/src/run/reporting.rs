@@ -8,7 +8,9 @@ use underpass_control_client::{Poster, Service};
 
 use super::background;
 use super::control::{self, ControlError};
-use super::reports::{self, Intake, ReportSender, Reporter, Sending, tell_status, watch_blockages};
+use super::reports::{
+    self, Intake, Prover, ReportSender, Reporter, Sending, tell_status, watch_blockages,
+};
 use crate::clock::ControlClock;
 use crate::config::Config;
 use crate::security::Security;
@@ -44,7 +46,13 @@ impl Reporting {
         started: Instant,
         tracer: Option<&Arc<Tracer>>,
     ) -> Result<Reporting, ControlError> {
-        let reporter = Reporter::new(shell.clone(), config, clock.clone(), security.clone());
+        let reporter = Reporter::new(
+            shell.clone(),
+            config,
+            clock.clone(),
+            security.clone(),
+            Prover::of(config)?,
+        );
         let mut reporting = Reporting {
             reporter: Arc::new(reporter),
             sender: None,

@@ -18,6 +18,9 @@ pub struct Status {
     /// The node's report about itself; absent in most, as it seldom changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeReport>,
+    /// A terminal's proof that it is at a gateway; absent in most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
     /// Its links.
     pub links: Vec<LinkReport>,
 }
@@ -30,6 +33,17 @@ pub struct NodeReport {
     /// When its certificate ends, ms since the Unix epoch; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_end_ms: Option<u64>,
+}
+
+/// A terminal's word that it is at a gateway, which moves it there at the control service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// The gateway's ipn node number.
+    pub gateway: u64,
+    /// When it was made, ms since the Unix epoch by the control service's clock.
+    pub time_ms: u64,
+    /// HMAC-SHA256 by the terminal's token, 64 lower-case hexadecimal digits.
+    pub mac: String,
 }
 
 /// One direction of one terminal's link, as its sending node sees it. Counts
@@ -227,6 +241,7 @@ mod tests {
             clock_offset_ms: Some(3),
             synchronised: true,
             node: None,
+            proof: None,
             links: vec![link],
         }
     }

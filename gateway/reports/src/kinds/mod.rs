@@ -7,7 +7,7 @@ mod settings;
 
 pub use link::{
     Blockage, BlockageSource, CapacityReason, ClassFigures, LinkFigures, LinkReport, LinkState,
-    MAX_CLASS_NAME_BYTES, MAX_CLASSES, MeasuredCapacity, NodeReport, Status,
+    MAX_CLASS_NAME_BYTES, MAX_CLASSES, MeasuredCapacity, NodeReport, Proof, Status,
 };
 pub use place::{Announcement, Position};
 pub use plan::PlanAcknowledgement;

@@ -17,6 +17,7 @@ fn status(uptime_ms: u64) -> Report {
             version: "0.1.0".into(),
             certificate_end_ms: Some(1_803_006_000_000),
         }),
+        proof: None,
         links: vec![LinkReport {
             terminal: 10,
             path: "satellite".into(),

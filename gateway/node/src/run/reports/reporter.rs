@@ -12,10 +12,10 @@ use underpass_engine::{Engine, HopSnapshot, MeasuredLink};
 use underpass_plans::Direction;
 use underpass_reports::{
     Body, CapacityReason, ClassFigures, LinkFigures, LinkReport, LinkState, MAX_CLASS_NAME_BYTES,
-    MAX_CLASSES, MAX_LINKS, MeasuredCapacity, NodeReport, Status,
+    MAX_CLASSES, MAX_LINKS, MeasuredCapacity, NodeReport, Proof, Status,
 };
 
-use super::ReportSender;
+use super::{Prover, ReportSender};
 use crate::clock::{self, ControlClock};
 use crate::config::{Config, Role};
 use crate::security::Security;
@@ -31,6 +31,7 @@ pub struct Reporter {
     terminal: Option<u64>,
     /// The names of the classes, in their order; none for a name that is too long to be reported.
     classes: Vec<Option<String>>,
+    prover: Option<Prover>,
 }
 
 impl Reporter {
@@ -40,6 +41,7 @@ impl Reporter {
         config: &Config,
         clock: Arc<ControlClock>,
         security: Security,
+        prover: Option<Prover>,
     ) -> Reporter {
         let is_terminal = config.node.role == Role::Terminal;
         Reporter {
@@ -56,6 +58,7 @@ impl Reporter {
                 .iter()
                 .map(|of| reportable(&of.name))
                 .collect(),
+            prover,
         }
     }
 
@@ -83,6 +86,7 @@ impl Reporter {
             clock_offset_ms: self.clock.offset_ms(),
             synchronised: clock::synchronised(),
             node: None,
+            proof: None,
             links: self.links(),
         }
     }
@@ -95,6 +99,15 @@ impl Reporter {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             certificate_end_ms: end.and_then(|end| u64::try_from(end.as_millis()).ok()),
         }
+    }
+
+    /// A proof of the present time that this terminal is at its hub; none without a token or the
+    /// time of day.
+    fn proof(&self) -> Option<Proof> {
+        let made = self.prover.as_ref()?.prove(self.clock.now_ms()?);
+        let made =
+            made.inspect_err(|error| tracing::warn!(%error, "no proof that it is at its hub"));
+        made.ok()
     }
 
     fn links(&self) -> Vec<LinkReport> {
@@ -251,6 +264,8 @@ pub(in crate::run) async fn tell(reporter: Arc<Reporter>, reports: ReportSender,
             continue;
         }
         status.node = node_told.with(node, now);
+        // Each time anew: the terminal may have been moved meanwhile, or the token been replaced.
+        status.proof = status.node.as_ref().and_then(|_| reporter.proof());
         last = Some((now, status.clone()));
         let of = |link: &LinkReport| link.terminal;
         let mut rest = status.links.split_off(in_one_report(&status.links, of));
