@@ -1,9 +1,9 @@
 """Which gateway each terminal is at, and how it moves to another.
 
-A terminal is at the gateway that an operator names, or otherwise at the first one that posts the
-terminal's own reports. From there only an operator or the terminal can move it, so a gateway's
-token gives power only over the terminals at it. A terminal moves by its *proof*: a MAC of the
-gateway and a time, made with its own token.
+A terminal is at the gateway that an operator names, or otherwise at the first one that reports of
+it, in its own name or the terminal's. From there only an operator or the terminal can move it, so a
+gateway's token gives power only over the terminals at it. A terminal moves by its *proof*: a MAC of
+the gateway and a time, made with its own token.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Attachment:
         gateway: that an operator has named.
         heard_by: by which it was heard.
         former: where it was before.
-        since_ms: since when it is at its gateway; None while only a gateway has reported of it,
+        since_ms: since when it is at its gateway; None while only the gateway has reported of it,
             not the terminal itself.
     """
 
@@ -52,8 +52,6 @@ class Attachment:
     def allows(self, gateway: int, at_ms: int) -> bool:
         """Tell whether a gateway may report of the terminal as of a time."""
         if self.serving in (None, gateway):
-            return True
-        if self.gateway is None and self.since_ms is None:
             return True
         # Reports from before its move may come late, by its former gateway.
         return gateway == self.former and self.since_ms is not None and at_ms < self.since_ms
@@ -160,12 +158,13 @@ async def learn(
         values = {"former_gateway": Terminal.heard_by, "moved_ms": proof.time_ms}
         where = Terminal.gateway.is_(None) & older
         found += await _set(connection, [node], where, {"heard_by": gateway, **values})
-    never = Terminal.moved_ms.is_(None) | Terminal.heard_by.is_(None)
+    nobody = Terminal.heard_by.is_(None)
+    # The post was sorted before: another gateway may have been the first one meanwhile.
+    silent_here = (Terminal.heard_by == gateway) & Terminal.moved_ms.is_(None)
     for at_ms in sorted(set(heard.values())):
         nodes = [node for node, first_ms in heard.items() if first_ms == at_ms]
         values = {"heard_by": gateway, "moved_ms": at_ms}
-        found += await _set(connection, nodes, never, values)
-    nobody = Terminal.heard_by.is_(None)
+        found += await _set(connection, nodes, nobody | silent_here, values)
     found += await _set(connection, spoken_of, nobody, {"heard_by": gateway})
     return found
 

@@ -37,9 +37,11 @@ def other(api: Api) -> str:
     return api.run(api.token(Role.GATEWAY, OTHER_HUB))
 
 
-def proof(token: str, gateway: int = OTHER_HUB, time_ms: int | None = None) -> dict[str, Any]:
+def proof(
+    token: str, gateway: int = OTHER_HUB, time_ms: int | None = None, terminal: int = FIRST
+) -> dict[str, Any]:
     time_ms = now_ms() if time_ms is None else time_ms
-    mac = mac_of(digest_of(token), FIRST, gateway, time_ms).hex()
+    mac = mac_of(digest_of(token), terminal, gateway, time_ms).hex()
     return {"gateway": gateway, "time_ms": time_ms, "mac": mac}
 
 
@@ -80,9 +82,24 @@ def test_a_gateway_that_speaks_of_all_terminals_is_heard_of_its_own(api: Api, ot
     assert (FIRST, "forward") not in states(api)
     assert states(api)[SECOND, "forward"].node == OTHER_HUB
     assert "underpass_control_reports_elsewhere_total 1.0" in api.get("/metrics").text
-    # The other hub has only reported the second terminal, whose own report decides its gateway.
-    taken(api, entry(status(link(SECOND)), SECOND))
+    # The other hub was the first to speak of the second terminal, so that is there.
+    reply = post(api, entry(status(link(SECOND)), SECOND))
+    assert f"is at gateway {OTHER_HUB}" in reply.json["refused"][0]["detail"]
+    assert heard_by(api, SECOND) == OTHER_HUB
+    assert refused(api, other, entry(status(link(SECOND)), SECOND)) == []
+
+
+def test_a_terminal_that_has_not_reported_is_not_taken_from_the_gateway_that_speaks_of_it(
+    api: Api, other: str
+) -> None:
+    taken(api, entry(status(link(SECOND, "forward")), HUB))
+    details = refused(api, other, entry(status(link(SECOND)), SECOND))
+    assert details == [f"terminal {SECOND} is at gateway {HUB}, not {OTHER_HUB}"]
     assert heard_by(api, SECOND) == HUB
+    # Its own word moves it all the same.
+    made = proof(api.tokens["second"], terminal=SECOND)
+    assert refused(api, other, entry(status(link(SECOND), proof=made), SECOND)) == []
+    assert heard_by(api, SECOND) == OTHER_HUB
 
 
 def test_other_endpoints_ask_where_a_terminal_is_too(api: Api, other: str) -> None:

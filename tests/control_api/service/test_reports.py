@@ -7,10 +7,12 @@ import itertools
 from typing import Any
 
 import pytest
+from underpass_control.access.secrets import digest_of
 from underpass_control.alerts import evidence
 from underpass_control.alerts.rules import Loss
 from underpass_control.roles import Role
 from underpass_control.storage import links, usage
+from underpass_control.storage.attachments import mac_of
 from underpass_control.storage.links import LinkState
 
 from dama.planner import Link
@@ -231,7 +233,10 @@ def test_the_gateway_that_a_terminal_speaks_by_is_learnt(api: Api) -> None:
     taken(api, entry(status(link(FIRST, "forward"), link(SECOND, "forward")), HUB))
     assert (heard_by(FIRST), heard_by(SECOND)) == (HUB, HUB)
     assert api.get(f"/v1/terminals/{FIRST}", headers=tag).status == 200
-    taken(api, entry(status(incarnation=2)), node=OTHER_HUB, caller=other)
+    moved = now_ms() - 1_000
+    mac = mac_of(digest_of(api.tokens["first"]), FIRST, OTHER_HUB, moved).hex()
+    proof = {"gateway": OTHER_HUB, "time_ms": moved, "mac": mac}
+    taken(api, entry(status(incarnation=2, proof=proof)), node=OTHER_HUB, caller=other)
     # The gateway that it has left goes on reporting it.
     taken(api, entry(status(link(FIRST, "forward", state="down")), HUB))
     assert (heard_by(FIRST), heard_by(SECOND)) == (OTHER_HUB, HUB)
