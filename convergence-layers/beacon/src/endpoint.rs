@@ -22,6 +22,10 @@ const GIVEN_BACK_PER_S: u32 = 100;
 /// A key is kept at least this long: the peer may get it a little later than this node.
 const KEY_GRACE: Duration = Duration::from_secs(2);
 
+/// The low bits of the incarnation in beacons count how often the milliseconds of a run have
+/// passed 2^32, which takes 8,900 years: so no run gets a number of the next one.
+const CARRY_BITS: u32 = 16;
+
 /// Names a peer for its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u64);
@@ -154,6 +158,7 @@ struct Known {
 #[derive(Debug)]
 pub struct Endpoint {
     node: u32,
+    /// In beacons: that of the run, above the bits of its carries.
     incarnation: u64,
     peers: HashMap<PeerId, Peer>,
     /// Those whose address is configured.
@@ -177,7 +182,7 @@ impl Endpoint {
     pub fn new(node: u32, incarnation: u64, started: Instant) -> Endpoint {
         Endpoint {
             node,
-            incarnation,
+            incarnation: incarnation.min(u64::MAX >> CARRY_BITS) << CARRY_BITS,
             peers: HashMap::new(),
             dialled: Vec::new(),
             keys: HashMap::new(),
@@ -218,7 +223,7 @@ impl Endpoint {
         let run = now.saturating_duration_since(self.started);
         let run_ms = u64::try_from(run.as_millis()).unwrap_or(u64::MAX);
         Sequence {
-            incarnation: self.incarnation.saturating_add(run_ms >> 32),
+            incarnation: self.incarnation | (run_ms >> 32).min((1 << CARRY_BITS) - 1),
             counter: run_ms as u32,
         }
     }

@@ -50,7 +50,7 @@ pub struct KeyId(pub [u8; 8]);
 /// Numbers the beacons of a node, also over restarts; a later one has the greater number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sequence {
-    /// The sender's incarnation: greater at each start of the node.
+    /// Of the sender: greater at each start of the node, and when the counter begins again.
     pub incarnation: u64,
     /// Milliseconds of that run when it was sent, or one more than the last number, if that is
     /// greater.

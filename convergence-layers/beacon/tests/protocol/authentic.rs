@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use underpass_beacon::{BEACON_BYTES, Endpoint, Event, Key, Kind, PeerId, Transmit};
+use underpass_beacon::{
+    BEACON_BYTES, Beacon, Endpoint, Event, Key, Kind, PeerId, Sequence, Transmit,
+};
 
 use super::hop::{PEER, address, hub, key, terminal};
 
@@ -62,6 +64,44 @@ fn a_restarted_node_is_heard_under_a_key_that_stays() {
     let sent = beacons(&mut restarted, now);
     hub.handle_datagram(now, from, &sent[0].datagram);
     assert_eq!(hub.poll_event(), Some(Event::Heard(PEER)));
+}
+
+#[test]
+fn a_node_is_heard_after_its_counter_began_again_and_after_the_next_start() {
+    let begun = Instant::now();
+    let now = begun + Duration::from_secs(60 * 86_400);
+    let mut hub = hub(now, GEO);
+    hub.add_key(now, PEER, key(1));
+    let from = address("192.0.2.1:1000");
+    // A beacon of the same run by an earlier build, which numbered runs without room between them.
+    let earlier = Beacon {
+        deaf: false,
+        wants: false,
+        rests: false,
+        late: None,
+        key: key(1).id(),
+        node: 2,
+        sequence: Sequence {
+            incarnation: 2,
+            counter: u32::MAX,
+        },
+    };
+    hub.handle_datagram(now, from, &key(1).seal(&earlier));
+    assert_eq!(hub.poll_event(), Some(Event::Heard(PEER)));
+    let config = underpass_beacon::PeerConfig {
+        node: 1,
+        rtt: GEO,
+        address: Some(address("192.0.2.9:4556")),
+        patience: Duration::MAX,
+    };
+    for (incarnation, started) in [(1, begun), (2, now)] {
+        let mut terminal = Endpoint::new(2, incarnation, started);
+        terminal.add_peer(now, PEER, config);
+        terminal.add_key(now, PEER, key(1));
+        let sent = beacons(&mut terminal, now);
+        hub.handle_datagram(now, from, &sent[0].datagram);
+        assert_eq!(hub.poll_event(), Some(Event::Heard(PEER)), "{incarnation}");
+    }
 }
 
 #[test]
