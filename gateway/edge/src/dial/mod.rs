@@ -16,6 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -83,6 +84,14 @@ impl Settings {
         own.unwrap_or(&self.policy)
     }
 
+    /// All networks that somebody may have dialled although they are private.
+    fn allowed(&self) -> Vec<IpNet> {
+        let of_peers = self.config.peers.values();
+        let of_peers = of_peers.flat_map(|peer| peer.allow_networks.iter().flatten());
+        let of_all = self.config.allow_networks.iter();
+        of_all.chain(of_peers).copied().collect()
+    }
+
     /// Whether an address is of a listed family or, if none is listed, whether there is a route to
     /// it now. Loopback is always reached.
     fn reach(&self, address: IpAddr) -> bool {
@@ -132,7 +141,7 @@ impl Dialler {
         let settings = self.settings();
         match &settings.config.families {
             Some(listed) => Families::listed(listed),
-            None => Families::detect(settings.config.mark),
+            None => Families::detect(settings.config.mark, &settings.allowed()),
         }
     }
 
