@@ -407,9 +407,16 @@ class Pair(Generic[B]):
         return merged(
             {
                 **self._shared(HUB_NODE, "hub"),
-                # By default a hub refuses the origin's networks.
+                # By default a hub refuses the origin's networks, and its own address, which the
+                # origin has on the loopback bed.
                 "edge": {
-                    "dial": {"allow_networks": [addresses.WAN_NETWORK, addresses.WAN_NETWORK6]}
+                    "dial": {
+                        "allow_networks": [
+                            addresses.WAN_NETWORK,
+                            addresses.WAN_NETWORK6,
+                            f"{addresses.ORIGIN}/32",
+                        ]
+                    }
                 },
                 "listener": [self._listener(path) for path in self._options.paths],
                 "terminal": [

@@ -48,7 +48,10 @@ class SwarmHub:
                 "drain_s": 2,
             },
             "tls": {"pki_dir": self.pki / "nodes" / str(HUB_NODE)},
-            "edge": {"dial": {"allow_networks": [addresses.WAN_NETWORK]}},
+            # The origin is on the hub's own address.
+            "edge": {
+                "dial": {"allow_networks": [addresses.WAN_NETWORK, f"{addresses.ORIGIN}/32"]}
+            },
             "listener": [{"name": "beam", "listen": HUB}],
             "terminal": [
                 {"node": terminal_node(index), "rtt_ms": 600} for index in range(terminals)

@@ -1,6 +1,7 @@
 //! `[edge.dial]`.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -46,10 +47,13 @@ pub struct DialConfig {
     /// Time to resolve and connect, in seconds. Default 10.
     pub connect_timeout_s: f64,
     /// Networks that may be dialled although they are loopback, link-local,
-    /// private or multicast, or hold addresses of this host, as CIDR. A
-    /// metadata service of a cloud provider is dialled only where its very
-    /// address is named (`/32`, `/128`). Default: none.
+    /// private or multicast, as CIDR. An address of this host and a metadata
+    /// service of a cloud provider are dialled only where the very address is
+    /// named (`/32`, `/128`), or for loopback a network of it. Default: none.
     pub allow_networks: Vec<IpNet>,
+    /// Addresses that lead to this host though no interface has them, as where
+    /// a provider translates them. Default: none.
+    pub own_addresses: Vec<IpAddr>,
     /// Networks that are never dialled, as CIDR. Default: none.
     pub deny_networks: Vec<IpNet>,
     /// Ports that are never dialled. Default 25: a client that sends spam
@@ -93,6 +97,7 @@ impl Default for DialConfig {
         DialConfig {
             connect_timeout_s: 10.0,
             allow_networks: Vec::new(),
+            own_addresses: Vec::new(),
             deny_networks: Vec::new(),
             deny_ports: vec![SMTP],
             guaranteed_dials: 64,

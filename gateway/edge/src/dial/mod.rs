@@ -60,11 +60,7 @@ struct Settings {
 
 impl Settings {
     fn new(config: DialConfig, budget: Arc<Budget>) -> Settings {
-        let policy = Policy::new(
-            config.allow_networks.clone(),
-            config.deny_networks.clone(),
-            config.deny_ports.clone(),
-        );
+        let policy = Policy::new(&config);
         let peers = config.peers.iter();
         let of_peers = peers.map(|(peer, own)| (*peer, policy.for_peer(own)));
         Settings {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ipnet::IpNet;
 
 use super::own::OwnAddresses;
-use crate::config::{PeerDialConfig, PortRange};
+use crate::config::{DialConfig, PeerDialConfig, PortRange};
 use crate::stream::{Failure, FailureCode};
 
 /// Networks that a node does not dial on a client's behalf unless told to:
@@ -66,26 +66,25 @@ pub struct Policy {
     deny_ports: Vec<PortRange>,
     special: Vec<IpNet>,
     metadata: Vec<IpAddr>,
+    /// Of this host, as the configuration tells.
+    told_own: Vec<IpAddr>,
     own: OwnAddresses,
 }
 
 impl Policy {
     /// A policy that allows public unicast addresses of other hosts and
-    /// `allow`, and of these refuses `deny` and `deny_ports`.
-    pub fn new(allow: Vec<IpNet>, deny: Vec<IpNet>, deny_ports: Vec<PortRange>) -> Policy {
-        Policy::with_own(allow, deny, deny_ports, OwnAddresses::of_system())
+    /// what is allowed, and of these refuses what is denied.
+    pub fn new(config: &DialConfig) -> Policy {
+        Policy::with_own(config, OwnAddresses::of_system())
     }
 
-    fn with_own(
-        allow: Vec<IpNet>,
-        deny: Vec<IpNet>,
-        deny_ports: Vec<PortRange>,
-        own: OwnAddresses,
-    ) -> Policy {
+    fn with_own(config: &DialConfig, own: OwnAddresses) -> Policy {
+        let told_own = config.own_addresses.iter();
         Policy {
-            allow,
-            deny,
-            deny_ports,
+            allow: config.allow_networks.clone(),
+            deny: config.deny_networks.clone(),
+            deny_ports: config.deny_ports.clone(),
+            told_own: told_own.map(IpAddr::to_canonical).collect(),
             special: SPECIAL.iter().filter_map(|net| net.parse().ok()).collect(),
             metadata: METADATA.iter().filter_map(|ip| ip.parse().ok()).collect(),
             own,
@@ -129,6 +128,12 @@ impl Policy {
                 "metadata services of cloud providers are not dialled",
             ));
         }
+        if either(&|ip| self.is_own(ip)) && !self.names_own(address) {
+            return Err(forbidden(
+                address,
+                "this node's own addresses are not dialled",
+            ));
+        }
         if within(&self.allow, address) {
             return Ok(());
         }
@@ -138,13 +143,22 @@ impl Policy {
                 "private, local or multicast addresses are not dialled",
             ));
         }
-        if either(&|ip| self.own.contain(ip)) {
-            return Err(forbidden(
-                address,
-                "this node's own addresses are not dialled",
-            ));
-        }
         Ok(())
+    }
+
+    /// Whether an address leads to this host; the unspecified one does on Linux.
+    fn is_own(&self, address: IpAddr) -> bool {
+        address.is_loopback()
+            || address.is_unspecified()
+            || self.told_own.contains(&address)
+            || self.own.contain(address)
+    }
+
+    /// Whether `allow` opens an address of this host. Whoever allows a network means its other
+    /// hosts, unless it is a loopback network, which has none.
+    fn names_own(&self, address: IpAddr) -> bool {
+        let mut loopback = self.allow.iter().filter(|net| net.network().is_loopback());
+        loopback.any(|net| net.contains(&address)) || self.names(address)
     }
 
     /// Whether `allow` names this very address.
@@ -229,8 +243,18 @@ mod tests {
     }
 
     fn policy(allow: &[&str], deny: &[&str]) -> Policy {
-        let own = || HashSet::from(["203.0.113.7".parse().unwrap()]);
-        Policy::with_own(nets(allow), nets(deny), vec![], OwnAddresses::told_by(own))
+        let own = || {
+            let of_interfaces = ["203.0.113.7", "10.1.2.3", "127.0.0.1", "fd00:1::7"];
+            HashSet::from(of_interfaces.map(|ip| ip.parse().unwrap()))
+        };
+        let config = DialConfig {
+            allow_networks: nets(allow),
+            deny_networks: nets(deny),
+            deny_ports: vec![],
+            own_addresses: vec!["198.51.100.9".parse().unwrap()],
+            ..DialConfig::default()
+        };
+        Policy::with_own(&config, OwnAddresses::told_by(own))
     }
 
     #[test]
@@ -241,13 +265,38 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_own_public_addresses_are_refused_unless_allowed() {
-        let closed = policy(&[], &[]);
-        for spelling in ["203.0.113.7", "::ffff:203.0.113.7", "64:ff9b::203.0.113.7"] {
-            assert!(!check(&closed, spelling), "{spelling}");
+    fn the_nodes_own_addresses_open_only_by_their_very_address() {
+        let wide = [
+            "203.0.113.0/24",
+            "198.51.100.0/24",
+            "10.0.0.0/8",
+            "fd00::/8",
+        ];
+        for allowed in [&[][..], &wide[..]] {
+            let policy = policy(allowed, &[]);
+            for spelling in [
+                "203.0.113.7",
+                "::ffff:203.0.113.7",
+                "64:ff9b::203.0.113.7",
+                "198.51.100.9",
+                "10.1.2.3",
+                "fd00:1::7",
+            ] {
+                assert!(!check(&policy, spelling), "{spelling}");
+            }
+            assert!(check(&policy, "203.0.113.8"));
         }
-        assert!(check(&closed, "203.0.113.8"));
-        assert!(check(&policy(&["203.0.113.0/24"], &[]), "203.0.113.7"));
+        let named = policy(&["10.1.2.3/32", "198.51.100.9/32", "fd00:1::7/128"], &[]);
+        for address in ["10.1.2.3", "198.51.100.9", "fd00:1::7"] {
+            assert!(check(&named, address), "{address}");
+        }
+        assert!(!check(&named, "203.0.113.7"));
+        let all = policy(&["0.0.0.0/0", "::/0"], &[]);
+        let loopback = policy(&["127.0.0.0/8", "::1/128"], &[]);
+        for address in ["127.0.0.1", "::1"] {
+            assert!(!check(&all, address) && check(&loopback, address));
+        }
+        assert!(!check(&all, "0.0.0.0") && !check(&all, "::"));
     }
 
     #[test]
@@ -267,7 +316,11 @@ mod tests {
     #[test]
     fn denied_ports_are_refused_wherever_they_are() {
         let ports = vec!["25".parse().unwrap(), "6000-6063".parse().unwrap()];
-        let policy = Policy::new(nets(&["10.0.0.0/8"]), vec![], ports);
+        let policy = Policy::new(&DialConfig {
+            allow_networks: nets(&["10.0.0.0/8"]),
+            deny_ports: ports,
+            ..DialConfig::default()
+        });
         let port = |port| policy.check(SocketAddr::new("10.1.1.1".parse().unwrap(), port));
         assert!(port(25).is_err() && port(6063).is_err());
         assert!(port(24).is_ok() && port(587).is_ok() && port(6064).is_ok());

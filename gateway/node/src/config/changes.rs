@@ -79,6 +79,7 @@ impl Change {
             .contains(&key),
             ["edge", "dial", key] => [
                 "allow_networks",
+                "own_addresses",
                 "deny_networks",
                 "deny_ports",
                 "connect_timeout_s",
@@ -397,6 +398,7 @@ mod tests {
             ),
             ("", "[[edge.rule]]\nclass = 'bulk'", true),
             ("", "edge.dial.deny_ports = [25]", true),
+            ("", "edge.dial.own_addresses = ['192.0.2.1']", true),
             ("", "edge.dial.origin_source = 'client'", false),
             ("", "custody.quota_bytes = 5000000", true),
             ("", "custody.guaranteed_percent = 80", true),
