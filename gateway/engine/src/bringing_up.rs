@@ -264,11 +264,11 @@ impl Engine {
         let neighbour = self.neighbour_of(id).unwrap_or_default();
         let others = self.ways.hops_to(neighbour).iter().copied();
         let others = others.filter(|other| *other != id);
-        let others = others.filter(|other| self.goes_by(neighbour, class, *other));
+        let others = others.filter(|other| self.may_use(neighbour, class, *other));
         let others: Vec<HopId> = others.collect();
         self.sum_before(class, |of| {
             let mut others = others.iter();
-            match of == class || others.any(|other| self.goes_by(neighbour, of, *other)) {
+            match of == class || others.any(|other| self.may_use(neighbour, of, *other)) {
                 true => self.waiting_of(neighbour, of),
                 false => 0,
             }

@@ -337,7 +337,7 @@ impl Engine {
 
     /// What waits for a neighbour in a class and is to go by one of these hops.
     fn waiting_for(&self, neighbour: u64, class: Class, hops: &[HopId]) -> u64 {
-        if !hops.iter().any(|id| self.goes_by(neighbour, class, *id)) {
+        if !hops.iter().any(|id| self.may_use(neighbour, class, *id)) {
             return 0;
         }
         let elsewhere = self.waiting_elsewhere(neighbour, class, hops);
@@ -345,7 +345,7 @@ impl Engine {
     }
 
     /// Whether a class may go by a hop to a neighbour, and has not moved to another one.
-    pub(crate) fn goes_by(&self, neighbour: u64, class: Class, id: HopId) -> bool {
+    pub(crate) fn may_use(&self, neighbour: u64, class: Class, id: HopId) -> bool {
         let hop = self.hops.get(&id);
         let path = self.steering.path_of(neighbour, class);
         path.is_none_or(|path| path == id)
