@@ -85,6 +85,12 @@ class Track:
                 trail = (*trail, Point(last.time_ms, last.lon, last.lat))
         return (*trail, Point(fix.time_ms, fix.lon, fix.lat))[-MAX_TRAIL:]
 
+    def place_at(self, time_ms: int) -> Position | None:
+        """Return the known place that is nearest in time; None if there is none."""
+        points = (*self.trail, *self.recent)
+        nearest = min(points, key=lambda point: abs(point.time_ms - time_ms), default=None)
+        return None if nearest is None else nearest.place
+
     def recent_with(self, fix: Fix) -> tuple[Point, ...]:
         """Return the last seconds' fixes after a further one."""
         kept = [point for point in self.recent if point.time_ms >= fix.time_ms - _BASELINE_MS]

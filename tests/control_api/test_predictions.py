@@ -165,6 +165,13 @@ def known(lesson: Lesson) -> tuple[ObstructionMap, dict[str, Learned]]:
     return ObstructionMap([place.obstruction]), {place.id: place}
 
 
+def after_lessons(lessons: Iterable[Lesson]) -> tuple[Learned, ...]:
+    places: tuple[Learned, ...] = ()
+    for lesson in lessons:
+        places = lesson.applied(places, ObstructionMap([]))
+    return places
+
+
 def test_a_loss_where_one_is_known_is_counted_there() -> None:
     (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
     obstructions, learned = known(lesson)
@@ -225,7 +232,7 @@ def test_each_passage_of_a_place_counts_once_whatever_else_is_expected_of_it() -
         lessons.expect(
             VAN, [Blockage("a", ms(s), ms(s + 6), 0.9, ms(second)) for s in ahead], ms(second)
         )
-        lessons.look(VAN, predictor.track, 1)
+        lessons.look(VAN, predictor.track)
         taught.append(len(lessons.unstored()))
     assert taught[35] == 0
     assert taught[50] == 1
@@ -264,23 +271,48 @@ def test_a_passage_costs_the_same_however_many_places_are_known(
 
 
 @pytest.mark.parametrize(
-    ("sharing", "terminals", "learns"), [(1, 3, True), (2, 3, False), (2, 40, True), (4, 40, False)]
+    ("away_m", "learns"),
+    [((), True), ((5_000.0,), False), ((20.0, 800.0), True), ((20.0, 800.0, 5_000.0), False)],
 )
-def test_a_loss_that_many_share_is_not_of_the_place(
-    sharing: int, terminals: int, learns: bool
+def test_a_loss_that_vehicles_far_apart_share_is_not_of_the_place(
+    away_m: tuple[float, ...], learns: bool
 ) -> None:
     made = Predictions(ObstructionMap([]))
-    for number in range(1, terminals):
-        made.feed(VAN + number, fix(0, 0.0, 5_000.0 * number, 0.0))
+    for number, away in enumerate(away_m, 1):
+        made.feed(VAN + number, fix(0, 0.0, 500.0 + away, 0.0))
     for second in range(90):
         # All lost their links at about the same time, as when a gateway restarts.
         if second == 47:
             made.observe(VAN, ms(30), ms(45))
-            for number in range(1, sharing + 1):
+            for number in range(1, len(away_m) + 1):
                 made.observe(VAN + number, ms(30) + 500 * number, ms(44))
         if not 30 < second < 45:
             made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
     assert len(made.lessons()) == learns
+
+
+def test_a_convoy_in_an_unknown_tunnel_learns_it() -> None:
+    made = Predictions(ObstructionMap([]))
+    for second in range(90):
+        for number in range(3):
+            # A second apart: 20 m.
+            if second == 48:
+                made.observe(VAN + number, ms(30 + number), ms(45 + number))
+            if not 30 + number < second < 45 + number:
+                x = -600.0 + 20.0 * (second - number)
+                made.feed(VAN + number, fix(second, x, 500.0, 20.0))
+    (place,) = after_lessons(made.lessons())
+    assert place.lost == 3
+
+
+def test_a_restart_of_the_gateway_teaches_nothing_to_a_fleet() -> None:
+    made = Predictions(ObstructionMap([]))
+    for second in range(70):
+        for number in range(50):
+            if second == 47:
+                made.observe(VAN + number, ms(30 + number % 3), ms(45))
+            made.feed(VAN + number, fix(second, 20.0 * second, 5_000.0 * number, 20.0))
+    assert made.lessons() == []
 
 
 def test_late_reports_of_an_earlier_loss_teach_and_say_nothing_of_the_present() -> None:

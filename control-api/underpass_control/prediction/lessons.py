@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dama.prediction import Blockage, ObstructionMap, Track
 from dama.prediction.learning import Learned, Observation, held, learn, observe, passages
+from dama.prediction.places import Position
 from dama.prediction.same import matched
 from dama.prediction.ways_ahead import MOST_PASSAGES
+from underpass_control.prediction.beam_losses import BeamLosses
 from underpass_control.prediction.observed import ObservedBlockage
 
 # The most losses of a terminal that are remembered, judged or not.
@@ -21,12 +22,6 @@ _JUDGED_AFTER_MS = 30_000
 _LEARNED_AFTER_MS = 10_000
 # A loss this near to a passage belongs to it.
 _NEAR_MS = 10_000
-# If this many terminals, and this part of the beam's, lose their links within this time, the cause
-# is not one terminal's place: a gateway was restarted, or the beam was down.
-_SHARED_WITHIN_MS = 3_000
-_SHARED_BY = 3
-_SHARED_PART = 0.1
-_MOST_ENTRIES = 20_000
 # Lessons that wait while the database is away; further ones are not stored.
 _MOST_UNSTORED = 1_000
 
@@ -73,8 +68,7 @@ class Lessons:
         self._satellite: str | None = None
         self._known: dict[str, Learned] = {}
         self._of: dict[int, _Unjudged] = {}
-        # When links were lost, with the terminals, in order of time.
-        self._entries: list[tuple[int, int]] = []
+        self._losses = BeamLosses()
         self._unstored: list[Lesson] = []
 
     def set_map(
@@ -97,11 +91,9 @@ class Lessons:
         """Forget the observations of a terminal."""
         self._of.pop(terminal, None)
 
-    def entered(self, terminal: int, entry_ms: int) -> None:
-        """Take in when a terminal's link was lost, as soon as that is reported."""
-        insort(self._entries, (entry_ms, terminal))
-        if len(self._entries) > _MOST_ENTRIES:
-            del self._entries[: _MOST_ENTRIES // 2]
+    def entered(self, terminal: int, entry_ms: int, place: Position | None) -> None:
+        """Take in when and where a terminal's link was lost, as soon as that is reported."""
+        self._losses.add(terminal, entry_ms, place)
 
     def lost(self, terminal: int, loss: ObservedBlockage) -> None:
         """Take in a loss of link that is over."""
@@ -123,10 +115,10 @@ class Lessons:
             begun = [one for place, one in enumerate(known) if place not in same.values()]
             unjudged.expected[name] = [*begun[-MOST_PASSAGES:], *latest]
 
-    def look(self, terminal: int, track: Track, terminals: int) -> None:
+    def look(self, terminal: int, track: Track) -> None:
         """Learn from a terminal's losses and passages that its track has left behind.
 
-        `terminals` is the number of the beam's terminals.
+        A loss teaches nothing if the beam's terminals share it.
         """
         unjudged = self._of.get(terminal)
         if unjudged is None or track.last is None:
@@ -138,7 +130,9 @@ class Lessons:
                 unjudged.waiting.append(loss)
                 continue
             seen = observe(track, loss.entry_ms, loss.exit_ms)
-            if seen is not None and not self._is_shared(loss.entry_ms, terminals):
+            if seen is not None and not self._losses.are_shared(
+                terminal, loss.entry_ms, seen.axis[0]
+            ):
                 new_id = f"learned:{terminal}:{loss.entry_ms}"
                 self._teach(Lesson(new_id, seen, self._satellite))
         for name, blockages in list(unjudged.expected.items()):
@@ -158,18 +152,6 @@ class Lessons:
     def stored(self, count: int) -> None:
         """Forget the first of the lessons: they are stored."""
         del self._unstored[:count]
-
-    def _is_shared(self, entry_ms: int, terminals: int) -> bool:
-        """Tell whether many terminals lost their links at about the same time."""
-        many = max(_SHARED_BY, _SHARED_PART * terminals)
-        sharing: set[int] = set()
-        first = bisect_left(self._entries, (entry_ms - _SHARED_WITHIN_MS, 0))
-        for place in range(first, len(self._entries)):
-            at_ms, terminal = self._entries[place]
-            if at_ms > entry_ms + _SHARED_WITHIN_MS or len(sharing) >= many:
-                break
-            sharing.add(terminal)
-        return len(sharing) >= many
 
     def _judge(self, name: str, unjudged: _Unjudged, track: Track) -> int | None:
         """Judge the passages of a place on the track that are not judged yet.

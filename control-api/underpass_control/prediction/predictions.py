@@ -159,7 +159,7 @@ class Predictions:
         """Note changed habits and learn, after fixes; `habits` are those of before."""
         if ahead.predictor.habits is not habits:
             self._unstored.add(terminal)
-        self._lessons.look(terminal, ahead.predictor.track, len(self._terminals))
+        self._lessons.look(terminal, ahead.predictor.track)
 
     def take_leaping(self) -> set[int]:
         """Return the terminals to warn of, whose positions seem to be of several vehicles."""
@@ -180,8 +180,8 @@ class Predictions:
         Both ends of the link observe it: overlapping observations are the same loss. Do not call
         it when a node only holds back because of a plan, which is no loss.
         """
-        self._lessons.entered(terminal, entry_ms)
         ahead = self._of(terminal)
+        self._lessons.entered(terminal, entry_ms, ahead.predictor.track.place_at(entry_ms))
         known = ahead.observed
         if known is not None and known.overlaps(entry_ms, exit_ms or entry_ms + 1):
             if known.exit_ms is not None or exit_ms is None:
