@@ -244,9 +244,15 @@ def _is_explained(
     return False
 
 
-def held(known: Iterable[Learned], passed_id: str) -> tuple[Learned, ...]:
-    """Return what is known after a passage on which the link held; unlikely places are dropped."""
-    counted = (replace(p, held=p.held + 1) if p.id == passed_id else p for p in known)
+def passed(known: Iterable[Learned], passed_id: str, *, lost: bool = False) -> tuple[Learned, ...]:
+    """Return what is known after a passage on which the link held, or was lost.
+
+    Unlikely places are dropped.
+    """
+    counted = (
+        replace(p, lost=p.lost + lost, held=p.held + (not lost)) if p.id == passed_id else p
+        for p in known
+    )
     return tuple(place for place in counted if place.certainty >= _FORGOTTEN)
 
 

@@ -199,6 +199,40 @@ def test_a_passage_on_which_the_link_held_counts_against_what_was_learned() -> N
     assert (place.lost, place.held) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("held_back", "by_plan", "is_sensed", "counts"),
+    [
+        # The peer was silent until the plan's exit: had it been heard, the node would have sent.
+        ((29, 46), True, True, (2, 0)),
+        # The peer was heard.
+        ((29, 30), True, True, (1, 1)),
+        # Silence shows nothing where it is never noticed, and nothing while an operator blocks.
+        ((29, 46), True, False, (1, 0)),
+        ((0, 85), False, True, (1, 0)),
+    ],
+)
+def test_a_passage_on_which_a_node_held_back_counts_as_its_peer_was_silent_or_heard(
+    held_back: tuple[int, int], by_plan: bool, is_sensed: bool, counts: tuple[int, int]
+) -> None:
+    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
+    obstructions, learned = known(lesson)
+    made = Predictions()
+    made.set_map(obstructions, learned)
+    if is_sensed:
+        made.observe(VAN, ms(-600), ms(-590))
+    for second in range(120):
+        if second == held_back[0]:
+            made.held_back(VAN, ms(second), None, by_plan=by_plan)
+        if second == held_back[1]:
+            made.held_back(VAN, ms(held_back[0]), ms(second), by_plan=by_plan)
+        made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
+        made.blockages_of(VAN, ms(second))
+    places = tuple(learned.values())
+    for one in made.lessons():
+        places = one.applied(places, obstructions)
+    assert [(place.lost, place.held) for place in places] == [counts]
+
+
 def round_a_block(second: int) -> Fix:
     """Return the fix of a vehicle that drives round a block of 400 by 100 m, 20 m a second."""
     done_m = (20.0 * second) % 1_000.0

@@ -137,6 +137,9 @@ class Knowledge:
                 if terminal in self._nodes:
                     self.predictions.observe(terminal, entry_ms, exit_ms)
                     self._note(terminal, True)
+            for terminal, entry_ms, exit_ms, by_plan in blockages.held_back(data):
+                if terminal in self._nodes:
+                    self.predictions.held_back(terminal, entry_ms, exit_ms, by_plan=by_plan)
 
     def _note(self, terminal: int, changed: bool) -> None:
         if changed:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dama.prediction import Blockage, ObstructionMap, Track
-from dama.prediction.learning import Learned, Observation, held, learn, observe, passages
+from dama.prediction.learning import Learned, Observation, learn, observe, passages, passed
 from dama.prediction.places import Position
 from dama.prediction.same import matched
 from dama.prediction.ways_ahead import MOST_PASSAGES
@@ -22,28 +22,32 @@ _JUDGED_AFTER_MS = 30_000
 _LEARNED_AFTER_MS = 10_000
 # A loss this near to a passage belongs to it.
 _NEAR_MS = 10_000
+# A node that holds back by plan, but hears its peer, sends again within this time.
+_HEARD_WITHIN_MS = 3_000
 # Lessons that wait while the database is away; further ones are not stored.
 _MOST_UNSTORED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A loss of link at a place, or a passage on which the link held.
+    """A loss of link at a place, or a passage of a known place.
 
     Attributes:
         id: of the place; for a loss at no known place, that of the new one.
-        seen: the observation of the loss; None: the link held.
+        seen: the observation of the loss; None: a passage.
         satellite: of the terminal, where it is known.
+        lost: whether the link was lost on the passage; otherwise it held.
     """
 
     id: str
     seen: Observation | None
     satellite: str | None = None
+    lost: bool = False
 
     def applied(self, known: Iterable[Learned], mapped: ObstructionMap) -> tuple[Learned, ...]:
         """Return the known places after it."""
         if self.seen is None:
-            return held(known, self.id)
+            return passed(known, self.id, lost=self.lost)
         return learn(known, self.seen, mapped, new_id=self.id, satellite=self.satellite)
 
 
@@ -52,16 +56,42 @@ class _Unjudged:
     """The observations of a terminal that may still teach something."""
 
     waiting: list[ObservedBlockage] = field(default_factory=list)
-    # Past losses, for judging passages.
+    # Past losses, for judging passages; and when a node held back, and whether by plan.
     losses: list[ObservedBlockage] = field(default_factory=list)
+    held_back: list[tuple[ObservedBlockage, bool]] = field(default_factory=list)
     # By learned place, the passages expected of it, in order.
     expected: dict[str, list[Blockage]] = field(default_factory=dict)
     # By place, the end of the last judged passage.
     judged_ms: dict[str, int] = field(default_factory=dict)
 
+    def was_lost(self, begin_ms: int, end_ms: int) -> bool | None:
+        """Tell whether the link was lost on a passage by plan; None: nothing follows.
+
+        While a node holds back, it observes no loss. But if it does so by plan and goes on for
+        longer than it takes to hear its peer, the peer was silent. That shows a loss only for a
+        terminal whose losses are sensed at all. A loss that was sensed is a lesson of its own.
+        """
+        near_ms = begin_ms - _NEAR_MS, end_ms + _NEAR_MS
+        if any(loss.overlaps(*near_ms) for loss in self.losses):
+            return None
+        lost = False
+        for held_back, by_plan in self.held_back:
+            if not held_back.overlaps(*near_ms):
+                continue
+            if not by_plan or held_back.exit_ms is None:
+                return None
+            if held_back.exit_ms - held_back.entry_ms > _HEARD_WITHIN_MS:
+                if not self.losses:
+                    return None
+                lost = True
+            elif end_ms - begin_ms < 2 * _HEARD_WITHIN_MS:
+                # The plan may have been as brief.
+                return None
+        return lost
+
 
 class Lessons:
-    """Learns places from losses, and unlearns them from passages on which the link held."""
+    """Learns places from losses, and counts the passages with and without loss."""
 
     def __init__(self) -> None:
         self._map = ObstructionMap([])
@@ -100,6 +130,12 @@ class Lessons:
         unjudged = self._of.setdefault(terminal, _Unjudged())
         unjudged.losses = [*unjudged.losses, loss][-_MOST_LOSSES:]
         unjudged.waiting = [*unjudged.waiting, loss][-_MOST_LOSSES:]
+
+    def held_back(self, terminal: int, held_back: ObservedBlockage, *, by_plan: bool) -> None:
+        """Take in when a node held back, at the beginning and again, with its exit, at the end."""
+        unjudged = self._of.setdefault(terminal, _Unjudged())
+        others = [one for one in unjudged.held_back if one[0].entry_ms != held_back.entry_ms]
+        unjudged.held_back = [*others, (held_back, by_plan)][-_MOST_LOSSES:]
 
     def expect(self, terminal: int, blockages: Iterable[Blockage], now_ms: int) -> None:
         """Take in the blockages expected of a terminal, to see whether they come."""
@@ -167,9 +203,9 @@ class Lessons:
                 late_ms = end_ms
             elif end_ms > judged_ms:
                 unjudged.judged_ms[name] = end_ms
-                near_ms = begin_ms - _NEAR_MS, end_ms + _NEAR_MS
-                if not any(loss.overlaps(*near_ms) for loss in unjudged.losses):
-                    self._teach(Lesson(name, None, self._satellite))
+                lost = unjudged.was_lost(begin_ms, end_ms)
+                if lost is not None:
+                    self._teach(Lesson(name, None, self._satellite, lost))
         # Passages before the beginning of the track are not judged again.
         begins_ms = track.trail[0].time_ms if track.trail else track.last.time_ms
         unjudged.judged_ms = {n: at for n, at in unjudged.judged_ms.items() if at >= begins_ms}
@@ -188,7 +224,7 @@ class Lessons:
         return self._known != before
 
     def _count_passage(self, lesson: Lesson) -> bool:
-        """Apply a passage on which the link held, to its place only."""
+        """Apply a passage to its place only."""
         place = self._known.get(lesson.id)
         if place is None:
             return False

@@ -178,7 +178,7 @@ class Predictions:
         """Take in a loss of link, at its beginning and again, with its exit, at its end.
 
         Both ends of the link observe it: overlapping observations are the same loss. Do not call
-        it when a node only holds back because of a plan, which is no loss.
+        it when a node only holds back, which is no loss: `held_back` is for that.
         """
         ahead = self._of(terminal)
         self._lessons.entered(terminal, entry_ms, ahead.predictor.track.place_at(entry_ms))
@@ -198,6 +198,12 @@ class Predictions:
         ahead.found_ms = None
         if ahead.observed.exit_ms is not None:
             self._lessons.lost(terminal, ahead.observed)
+
+    def held_back(
+        self, terminal: int, entry_ms: int, exit_ms: int | None, *, by_plan: bool
+    ) -> None:
+        """Take in that a node held back, by plan or otherwise, at the beginning and at the end."""
+        self._lessons.held_back(terminal, ObservedBlockage(entry_ms, exit_ms), by_plan=by_plan)
 
     def withdraw(self, said: Mapping[int, Mapping[int, Span]]) -> set[int]:
         """Take the blockages that operators have withdrawn, by terminal and number.

@@ -249,7 +249,24 @@ def sensed(change: Mapping[str, Any]) -> Iterator[tuple[int, int, int | None]]:
     Yields terminals, with entries and exits in ms (None while it lasts).
     """
     for one in change["blockages"]:
-        is_sensed = one["state"] == "observed" and one["source"] in _SENSED
-        if is_sensed and not one.get("beside"):
-            exit_ms = milliseconds_of(one["exit"]) if "exit" in one else None
-            yield one["terminal"], milliseconds_of(one["entry"]), exit_ms
+        if _is_of_beam(one) and one["source"] in _SENSED:
+            yield one["terminal"], *_span(one)
+
+
+def held_back(change: Mapping[str, Any]) -> Iterator[tuple[int, int, int | None, bool]]:
+    """Yield when nodes only held back on the beam's links, in a change of the kind `blockages`.
+
+    Yields terminals, with entries and exits in ms (None while it lasts), and whether by plan.
+    """
+    for one in change["blockages"]:
+        if _is_of_beam(one) and one["source"] not in _SENSED:
+            yield one["terminal"], *_span(one), one["source"] == "plan"
+
+
+def _is_of_beam(one: Mapping[str, Any]) -> bool:
+    return one["state"] == "observed" and not one.get("beside")
+
+
+def _span(one: Mapping[str, Any]) -> tuple[int, int | None]:
+    exit_ms = milliseconds_of(one["exit"]) if "exit" in one else None
+    return milliseconds_of(one["entry"]), exit_ms

@@ -240,6 +240,23 @@ def test_planners_are_told_which_losses_are_of_other_paths() -> None:
     assert sensed({}) == [(FIRST, at, None)] * 2
 
 
+def test_planners_are_told_when_nodes_only_held_back() -> None:
+    at = now_ms()
+    lost = blockages.Observed(FIRST, "return", "satellite", at, at + 900, True, "probing", at)
+    planned = replace(lost, source="plan")
+    both = [
+        lost,
+        planned,
+        replace(planned, source="operator", exit_ms=None),
+        replace(planned, path="lte"),
+    ]
+    changes = blockages.changes_of(both, {(FIRST, "return"): "satellite"})
+    assert [one for change in changes for one in blockages.held_back(change)] == [
+        (FIRST, at, at + 900, True),
+        (FIRST, at, None, False),
+    ]
+
+
 def test_a_blockage_whose_end_nobody_reports_is_over_once_the_link_is_up(api: Api) -> None:
     at = now_ms() - 60_000
     taken(api, observed(at))

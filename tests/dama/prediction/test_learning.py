@@ -12,10 +12,10 @@ from dama.prediction import Fix, ObstructionMap
 from dama.prediction.learning import (
     Learned,
     Observation,
-    held,
     learn,
     observe,
     passages,
+    passed,
     taken_in,
 )
 from dama.prediction.places import distance_m
@@ -103,9 +103,15 @@ def test_a_place_where_the_link_mostly_holds_is_forgotten() -> None:
     certainties = []
     while known:
         certainties.append(known[0].certainty)
-        known = held(known, "a")
+        known = passed(known, "a")
         assert len(certainties) < 20
     assert certainties == sorted(certainties, reverse=True)
+
+
+def test_a_passage_on_which_the_link_was_lost_counts_for_a_place() -> None:
+    place = Learned("a", line((-500, 0), (0, 0)), line((0, 0), (80, 0)))
+    assert passed((place,), "a", lost=True) == (replace(place, lost=2),)
+    assert passed((place,), "b", lost=True) == (place,)
 
 
 def test_a_passage_is_found_in_its_direction_only() -> None:
