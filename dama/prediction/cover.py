@@ -12,7 +12,8 @@ from dama.prediction.network import Edge, Network, is_covered, limit_mps, usual_
 from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road
 from dama.prediction.places import METRES_PER_DEGREE, Line, Plane
 
-# Roads are followed back from each portal this far, or this long at their limit if that is further.
+# Roads are followed back from each portal this far, or this long at their limit (the usual speed
+# where none is posted) if that is further.
 REACH_M = 1_500.0
 REACH_S = 90.0
 # Roads this near to one that leads to a portal are kept, to recognise the vehicles on them.
@@ -87,8 +88,8 @@ def leading(
 ) -> dict[str, Edge]:
     """Return the covered edges, and those by which traffic reaches them, by network distance.
 
-    They are followed back for `reach_m`, or for `reach_s` at their limit if that is further, within
-    the bounds of one obstruction.
+    They are followed back for `reach_m`, or for `reach_s` at their limit or usual speed if that is
+    further, within the bounds of one obstruction.
     """
     kept = {edge.id: edge for edge in inside}
     positions = _positions(kept)
@@ -106,7 +107,8 @@ def leading(
     while queue and len(kept) < MAX_ROADS:
         distance, edge_id, probability = heapq.heappop(queue)
         edge = network.edges[edge_id]
-        most_m = max(reach_m, reach_s * (limit_mps(edge.way.tags) or 0.0))
+        tags = edge.way.tags
+        most_m = max(reach_m, reach_s * (limit_mps(tags) or usual_mps(tags)))
         if edge_id in kept or distance >= most_m or positions + len(edge.line) > MAX_POSITIONS:
             continue
         positions += len(edge.line)

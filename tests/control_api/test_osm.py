@@ -50,6 +50,18 @@ def test_roads_lead_into_each_portal_for_at_least_the_reach() -> None:
         assert longest >= REACH_M - 100.0, obstruction.id
 
 
+@pytest.mark.parametrize(("posted", "mps"), [({}, 110 / 3.6), ({"maxspeed": "130"}, 130 / 3.6)])
+def test_roads_lead_into_a_portal_for_90_s_at_the_speed_driven(
+    tmp_path: Path, posted: dict[str, str], mps: float
+) -> None:
+    pieces = [f"{x},0 {x + 100},0" for x in range(-5_000, 0, 100)]
+    motorway = {"highway": "motorway", **posted}
+    ways = [(piece, motorway) for piece in pieces]
+    (made,) = extract(tmp_path / "x.osm", *ways, ("0,0 500,0", motorway | {"tunnel": "yes"}))
+    # Pieces of 100 m are kept whole, and the next one touches them.
+    assert 90.0 * mps <= _longest_way_in(made) <= 90.0 * mps + 200.0
+
+
 def _longest_way_in(obstruction: Obstruction) -> float:
     """Return the farthest road from which a portal is reached, along the network."""
     roads = {road.id: road for road in obstruction.roads}
