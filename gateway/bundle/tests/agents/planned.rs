@@ -369,10 +369,9 @@ fn what_this_nodes_own_services_send_goes_by_the_routes() {
 fn a_plan_that_begins_takes_up_what_is_stored_and_one_that_ends_gives_it_back() {
     let mut net = net();
     let now = net.now;
-    let nothing = BTreeSet::new();
     let changed = PlanChanged {
-        lost: &nothing,
-        moved: &nothing,
+        lost: &BTreeSet::new(),
+        moved: &BTreeSet::new(),
     };
     net.agents[SOURCE].set_planned(now, None, changed);
     let mut routes = vec![direct(UPPER), direct(LOWER)];
