@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from dama.prediction.learning import KIND as LEARNED
 from underpass_control.questions import ANSWER, QUESTION
 
 # An event has 8,000 bytes at most, and as much again if it is split by terminal. The ring always
@@ -27,7 +28,8 @@ _MOST_SMALL = 16_384
 _LISTS = frozenset({"positions", "links", "blockages", "announcements", "alerts"})
 # Kinds of changes that concern one terminal, or none.
 _OF_ONE = frozenset({"terminal", "intervention", "settings"})
-# Kinds of changes that every tenant sees, as they concern no vehicle.
+# Kinds of changes that every tenant sees, as they concern no vehicle; except changes of learned
+# places, which say when some vehicle has lost its link, or passed.
 _SHARED = frozenset({"obstructions", "tiles"})
 # Kinds of changes for parts of the service only, not for followers: the destinations of clients are
 # shown only to the operator who asked for them.
@@ -73,7 +75,8 @@ class _Event:
 
     def _frame_for_tenant(self, tenant: str, terminal: int | None) -> bytes | None:
         if self.kind in _SHARED:
-            return self.frame if terminal is None else None
+            is_learned = self.data.get("source") == LEARNED
+            return self.frame if terminal is None and not is_learned else None
         if terminal is not None:
             if self.tenants.get(terminal) == tenant:
                 return self.frame_for(Filter(terminal=terminal))

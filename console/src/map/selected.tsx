@@ -50,7 +50,9 @@ function SelectedBeam({ beam }: { beam: Beam }) {
 
 function SelectedObstruction({ obstruction }: { obstruction: Obstruction }) {
   const { name, kind, certainty, source, lost, held } = obstruction.properties;
-  const said = source === "learned" ? `learned: lost ${lost ?? 0} times there, held ${held ?? 0}` : `from ${source}`;
+  // Tenants are not told the counts.
+  const counts = lost === undefined ? "from lost links" : `lost ${lost} times there, held ${held ?? 0}`;
+  const said = source === "learned" ? `learned: ${counts}` : `from ${source}`;
   return (
     <aside class="card" aria-label="Selected obstruction">
       <h2>{name || obstruction.id}</h2>

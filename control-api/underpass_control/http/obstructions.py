@@ -33,6 +33,9 @@ _MOST_NAMED = 100
 # Learned places stored in one transaction: each is compared with those around it.
 _LEARNED_AT_ONCE = 50
 _GIVES = "application/geo+json"
+# The properties of a learned place that tenants see: what predictions need. Its counts, and all
+# else that it may be stored with, say what other tenants' vehicles have met there.
+_SHARED_OF_LEARNED = frozenset({"name", "kind", "layer", "satellite", "source", "roads"})
 
 
 class ObstructionCollection(models.Model):
@@ -117,6 +120,8 @@ class Obstructions:
                 limit=query.limit,
             )
         last = next_page(found, query.limit, lambda one: one["id"])
+        if call.known_caller.tenant is not None:
+            found = [_for_tenants(one) for one in found]
         page = ObstructionPage(features=found, next=last)
         # Vehicles read the map over their own links. A page of thousands of roads is made,
         # compressed and hashed outside of the event loop.
@@ -182,6 +187,18 @@ def _told_apart(
         else:
             places.append(place)
     return places, others
+
+
+def _for_tenants(feature: dict[str, Any]) -> dict[str, Any]:
+    """Return a feature as a tenant sees it: a learned place without what was observed there.
+
+    Of the certainty one decimal is left; exactly, it would tell the counts while they are small.
+    """
+    properties = feature["properties"]
+    if properties["source"] != learned.SOURCE:
+        return feature
+    shown = {name: one for name, one in properties.items() if name in _SHARED_OF_LEARNED}
+    return {**feature, "properties": {**shown, "certainty": round(properties["certainty"], 1)}}
 
 
 def _content(page: ObstructionPage) -> tuple[bytes, str]:

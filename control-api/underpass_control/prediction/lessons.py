@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -169,8 +171,7 @@ class Lessons:
             if seen is not None and not self._losses.are_shared(
                 terminal, loss.entry_ms, seen.axis[0]
             ):
-                new_id = f"learned:{terminal}:{loss.entry_ms}"
-                self._teach(Lesson(new_id, seen, self._satellite))
+                self._teach(Lesson(_new_id(seen, self._satellite), seen, self._satellite))
         for name, blockages in list(unjudged.expected.items()):
             left = [one for one in blockages if now_ms < one.exit_ms + _JUDGED_AFTER_MS]
             if len(left) < len(blockages):
@@ -234,3 +235,12 @@ class Lessons:
         else:
             del self._known[place.id]
         return True
+
+
+def _new_id(seen: Observation, satellite: str | None) -> str:
+    """Return the id of a new place.
+
+    All tenants see it, so it says nothing of whose link was lost there, or when.
+    """
+    text = json.dumps([satellite, seen.axis])
+    return f"learned:{hashlib.sha256(text.encode()).hexdigest()[:16]}"

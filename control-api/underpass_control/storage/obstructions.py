@@ -61,7 +61,7 @@ async def put(
         row["properties"] |= (properties or {}).get(row["id"], {})
     await _put_rows(connection, rows)
     if rows:
-        _publish_ids(publish, "set", [one.id for one in obstructions])
+        _publish_ids(publish, "set", source, [one.id for one in obstructions])
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ async def replace(
     had = await connection.scalars(select(Table.id).where(Table.source == source))
     gone = set(had) - kept
     await _delete(connection, sorted(gone))
-    _publish_ids(publish, "set", sorted(kept | gone))
+    _publish_ids(publish, "set", source, sorted(kept | gone))
     return Replaced(len(kept), len(gone))
 
 
@@ -105,7 +105,7 @@ async def remove_map(connection: AsyncConnection, publish: Publish, source: str)
         await connection.scalars(delete(Table).where(Table.source == source).returning(Table.id))
     )
     if gone:
-        _publish_ids(publish, "deleted", gone)
+        _publish_ids(publish, "deleted", source, gone)
     return len(gone)
 
 
@@ -154,10 +154,11 @@ async def _put_rows(connection: AsyncConnection, rows: Sequence[dict[str, Any]])
 
 async def remove(connection: AsyncConnection, publish: Publish, obstruction_id: str) -> bool:
     """Delete one; tell whether it was there."""
-    result = await connection.execute(delete(Table).where(Table.id == obstruction_id))
-    if result.rowcount:
-        _publish_ids(publish, "deleted", [obstruction_id])
-    return result.rowcount > 0
+    removal = delete(Table).where(Table.id == obstruction_id).returning(Table.source)
+    source = await connection.scalar(removal)
+    if source is not None:
+        _publish_ids(publish, "deleted", source, [obstruction_id])
+    return source is not None
 
 
 async def page(
@@ -186,8 +187,13 @@ async def page(
     ]
 
 
-def _publish_ids(publish: Publish, action: str, ids: Sequence[str]) -> None:
-    change: dict[str, object] = {"kind": "obstructions", "action": action, "count": len(ids)}
+def _publish_ids(publish: Publish, action: str, source: str, ids: Sequence[str]) -> None:
+    change: dict[str, object] = {
+        "kind": "obstructions",
+        "action": action,
+        "source": source,
+        "count": len(ids),
+    }
     if len(ids) <= _MOST_TOLD:
         change["ids"] = list(ids)
     publish(change)

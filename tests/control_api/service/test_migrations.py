@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -307,3 +308,28 @@ def test_what_sqlite_cannot_read_as_json_is_no_obstacle(sqlite_url: str) -> None
     assert with_database(sqlite_url, told) == [without]
     with_database(sqlite_url, schema.migrate)
     assert with_database(sqlite_url, told) == [properties]
+
+
+def test_ids_of_learned_places_tell_no_vehicle_any_more(empty_url: str) -> None:
+    with_database(empty_url, lambda database: schema.migrate(database, "0029"))
+    old = "learned:9876501:1700000000000"
+    road = {"id": f"{old}/forward", "covered_by": old, "onward": [[f"{old}/forward", 1.0]]}
+    execute(
+        empty_url,
+        "INSERT INTO beam (id, name, forward_capacity_bps, return_capacity_bps,"
+        " one_way_delay_ms, revision) VALUES ('ku-1', 'Ku 1', 8000000, 2000000, 300, 1)",
+        VAN,
+        obstruction(old, {"kind": "learned", "roads": [road], "lost": 3}),
+        obstruction("learned:mine", {"kind": "learned"}),
+        "INSERT INTO predicted_blockage (id, terminal, obstruction, entry_ms, exit_ms, confidence,"
+        f" source, first_ms, based_on_ms, state) VALUES (1, 11, '{old}', 1, 2, 0.9,"
+        " 'predicted', 0, 0, 'passed')",
+    )
+    with_database(empty_url, schema.migrate)
+    names = [name for (name,) in rows(empty_url, "SELECT id FROM obstruction")]
+    (new,) = (name for name in names if name != "learned:mine")
+    assert re.fullmatch(r"learned:[0-9a-f]{16}", new)
+    assert rows(empty_url, "SELECT obstruction FROM predicted_blockage") == [(new,)]
+    road = {"id": f"{new}/forward", "covered_by": new, "onward": [[f"{new}/forward", 1.0]]}
+    named = [one for one in with_database(empty_url, told) if "roads" in one]
+    assert named == [{"kind": "learned", "roads": [road], "lost": 3}]

@@ -35,6 +35,7 @@ from tests.control_api.service.two_tenants import (
     SOUTHERN,
     SOUTHERN_LONGITUDE,
     done,
+    learned_place,
     settle,
 )
 
@@ -183,6 +184,13 @@ def test_a_tenants_events_are_those_of_its_vehicles(api: Api) -> None:
             both = [position(SOUTHERN, 66.6), position(NORTHERN, 11.1)]
             await api.ask("POST", "/v1/positions", {"positions": both})
             await api.ask("PUT", "/v1/beams/other", {**BEAM, "name": "other beam"})
+            # The same place once more, as somebody else's export, and an obstruction of a map.
+            away = {**learned_place("learned:1"), "properties": _LEARNED_MORE}
+            drawn = {**learned_place("drawn"), "properties": {}}
+            for one in (away, drawn):
+                both_kinds = {"type": "FeatureCollection", "features": [one]}
+                answer = await api.ask("POST", "/v1/obstructions", both_kinds)
+                assert answer.status == 200, answer.text
             await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(SOUTH))
             # The vehicle comes, and goes again.
             await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(NORTH, "guest"))
@@ -196,12 +204,28 @@ def test_a_tenants_events_are_those_of_its_vehicles(api: Api) -> None:
 
     told = api.run(follow())
     assert "11.1" in told
-    assert not [mark for mark in ("66.6", "77.7", "other beam", SOUTH, "gone") if mark in told]
+    hidden = ("66.6", "77.7", "other beam", SOUTH, "gone", "learned")
+    assert not [mark for mark in hidden if mark in told]
+    assert '"ids":["drawn"]' in told
     assert "guest" in told
     assert f'{{"terminal":{SOUTHERN},"action":"deleted"}}' in told
 
 
+def test_a_tenant_sees_learned_places_without_what_was_met_there(api: Api) -> None:
+    settle(api)
+    viewer = api.run(api.token(Role.VIEWER, tenant=NORTH))
+    (whole,) = api.get("/v1/obstructions").json["features"]
+    (seen,) = api.get("/v1/obstructions", caller=viewer).json["features"]
+    assert {"lost", "held"} <= whole["properties"].keys()
+    assert seen["properties"].keys() == {"name", "kind", "layer", "certainty", "source", "roads"}
+    assert seen["properties"]["certainty"] == 1.0
+    # What predictions need is the same.
+    assert seen["geometry"] == whole["geometry"]
+    assert seen["properties"]["roads"] == whole["properties"]["roads"]
+
+
 BEAM = {"forward_capacity_bps": 1, "return_capacity_bps": 1}
+_LEARNED_MORE = {**learned_place("")["properties"], "held": 2}
 
 
 def _of(tenant: str, name: str = "coach") -> dict[str, object]:

@@ -24,6 +24,7 @@ from tests.control_api.service.two_tenants import (
     SOUTH,
     SOUTHERN,
     SOUTHERN_LONGITUDE,
+    SOUTHERN_LOSSES,
     Who,
     callers,
     settle,
@@ -31,7 +32,7 @@ from tests.control_api.service.two_tenants import (
 
 _TABLE = Path(__file__).parents[3] / "docs" / "access.md"
 # Texts that reveal the south's data.
-MARKS = (SOUTH, str(SOUTHERN), str(SOUTHERN_LONGITUDE))
+MARKS = (SOUTH, str(SOUTHERN), str(SOUTHERN_LONGITUDE), str(SOUTHERN_LOSSES))
 # Nothing has these names, so requests do no harm.
 _NOTHING = {
     "beam": "ku-1",

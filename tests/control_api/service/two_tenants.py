@@ -15,6 +15,8 @@ from tests.control_api.service.api import Api, now_ms
 NORTHERN, SOUTHERN = 41, 9_876_501
 NORTH, SOUTH = "north", "south-secret"
 SOUTHERN_LONGITUDE = 9.87651
+# How often the link was lost at a place that was learned from the south's vehicle.
+SOUTHERN_LOSSES = 6_789_123
 PASSWORD = "correct horse battery"  # noqa: S105 - a test's
 
 
@@ -31,7 +33,9 @@ class Who:
 
 
 def settle(api: Api) -> None:
-    """Make both tenants, with vehicles, users and reports."""
+    """Make both tenants, with vehicles, users and reports, and a place that the south learned."""
+    places = {"type": "FeatureCollection", "features": [learned_place("learned:1")]}
+    done(api, "POST", "/v1/obstructions", places)
     for tenant in (NORTH, SOUTH):
         done(api, "PUT", f"/v1/tenants/{tenant}", {"name": tenant}, caller="administrator")
     for node, tenant, longitude in (
@@ -55,6 +59,14 @@ def settle(api: Api) -> None:
         done(api, "POST", "/v1/tokens", token, caller="administrator")
         of_tenant = {**vehicle(), "tenant": tenant}
         done(api, "PUT", f"/v1/slices/slice-of-{tenant}", of_tenant)
+
+
+def learned_place(name: str) -> dict[str, Any]:
+    """Return a place where the south's vehicle loses its link, as it is exported."""
+    axis = {"type": "LineString", "coordinates": [[8.25, 47.0], [8.26, 47.0]]}
+    counts = {"lost": SOUTHERN_LOSSES, "held": 1}
+    properties = {"kind": "learned", "source": "learned", "oneway": True, **counts}
+    return {"type": "Feature", "id": name, "geometry": axis, "properties": properties}
 
 
 def callers(api: Api) -> list[Who]:
