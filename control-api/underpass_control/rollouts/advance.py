@@ -26,7 +26,7 @@ from underpass_control.storage.database import Database, DatabaseLostError
 
 _LOG = structlog.get_logger()
 
-# Terminals that are set in one transaction: others write between two.
+# Terminals that are read and set in one transaction: others write between two.
 AT_ONCE = 200
 _MOST_REASON = 1_000
 
@@ -54,10 +54,11 @@ async def advance(database: Database, changes: Changes, metrics: Metrics) -> Non
 
 async def _advance(number: int, database: Database, changes: Changes, metrics: Metrics) -> None:
     while await _has_work(database, number):
+        now_ms = database.clock.now_ms()
         async with changes.transaction() as (connection, publish):
-            turn = await _Turn.begun(connection, publish, number, database.clock.now_ms())
-            if turn is not None:
-                await turn.take(metrics)
+            row = await rollouts.lock(connection, number)
+            if row is not None:
+                await _Turn(connection, publish, row, now_ms).take(metrics)
 
 
 async def _has_work(database: Database, number: int) -> bool:
@@ -66,64 +67,53 @@ async def _has_work(database: Database, number: int) -> bool:
         row = await rollouts.get(connection, number)
         if row is None:
             return False
-        members = await rollouts.standing(connection, row)
-    return _Turn(row, members, now_ms).has_work
+        if row.state == State.ABORTING.value or await rollouts.moved(connection, row, limit=1):
+            return True
+        return _changes(await _step(connection, row, now_ms), row)
+
+
+async def _step(connection: AsyncConnection, row: Row[Any], now_ms: int) -> Step:
+    """Return the next step of a rollout, whose terminals' moves are stored."""
+    if row.state != State.RUNNING.value:
+        return _as_it_is(row)
+    standing = await rollouts.standing(connection, row, now_ms, limit=AT_ONCE)
+    return next_step(rollouts.terms_of(row), row.stage, standing, now_ms)
+
+
+def _as_it_is(row: Row[Any]) -> Step:
+    return Step(State(row.state), row.stage, reason=row.reason)
+
+
+def _changes(step: Step, row: Row[Any]) -> bool:
+    return bool(step.send) or (step.state, step.stage) != (State(row.state), row.stage)
 
 
 class _Turn:
-    """One look at a rollout."""
+    """One turn at a rollout that is locked."""
 
-    def __init__(self, row: Row[Any], standing: Sequence[Row[Any]], now_ms: int) -> None:
+    def __init__(
+        self, connection: AsyncConnection, publish: Publish, row: Row[Any], now_ms: int
+    ) -> None:
+        self._connection = connection
+        self._publish = publish
         self._row = row
-        self._standing = standing
-        self._now_ms = now_ms
-        self._members = [rollouts.member_of(one, row) for one in standing]
         self._state = State(row.state)
-        self._step = Step(self._state, row.stage, reason=row.reason)
-        if self._state is State.RUNNING:
-            self._step = next_step(rollouts.terms_of(row), row.stage, self._members, now_ms)
-        self._moved = [
-            (one, member)
-            for one, member in zip(standing, self._members, strict=True)
-            if one.progress != member.progress
-        ]
-        self._to_restore: list[Row[Any]] = []
-        if self._state is State.ABORTING:
-            self._to_restore = [one for one in standing if _is_ours(one, row)]
-        self._connection: AsyncConnection
-        self._publish: Publish
-
-    @classmethod
-    async def begun(
-        cls, connection: AsyncConnection, publish: Publish, number: int, now_ms: int
-    ) -> _Turn | None:
-        """Return a look at a rollout that is now locked; None if it no longer exists."""
-        row = await rollouts.lock(connection, number)
-        if row is None:
-            return None
-        turn = cls(row, await rollouts.standing(connection, row), now_ms)
-        turn._connection, turn._publish = connection, publish
-        return turn
-
-    @property
-    def has_work(self) -> bool:
-        """Whether there is anything to be done."""
-        return bool(self._moved) or self._changes or self._state is State.ABORTING
-
-    @property
-    def _changes(self) -> bool:
-        step, row = self._step, self._row
-        return bool(step.send) or (step.state, step.stage) != (self._state, row.stage)
+        self._now_ms = now_ms
 
     async def take(self, metrics: Metrics) -> None:
-        """Do it."""
-        if not self.has_work:
-            return
-        await self._note_moved()
-        if self._state is State.ABORTING:
+        """Do what is to be done, if another process has not done it meanwhile."""
+        moved = await rollouts.moved(self._connection, self._row, limit=AT_ONCE)
+        await self._note(moved)
+        # What comes next is decided once all moves are known: one of them may be a failure.
+        are_all = len(moved) < AT_ONCE
+        if are_all and self._state is State.ABORTING:
             await self._restore()
             return
-        step = self._step
+        step = _as_it_is(self._row)
+        if are_all:
+            step = await _step(self._connection, self._row, self._now_ms)
+        if not moved and not _changes(step, self._row):
+            return
         await self._send(step)
         row = await rollouts.change(
             self._connection,
@@ -159,7 +149,7 @@ class _Turn:
             metrics.alert_messages.labels("no room").inc(lost)
             _LOG.warning("too many messages wait: a stopped rollout is not told", rollout=row.id)
 
-    async def _note_moved(self) -> None:
+    async def _note(self, moved: Sequence[Member]) -> None:
         await rollouts.put_members(
             self._connection,
             self._row.id,
@@ -170,27 +160,26 @@ class _Turn:
                     "confirmed_ms": member.confirmed_ms,
                     "reason": _cut(member.reason),
                 }
-                for _, member in self._moved
+                for member in moved
             ),
         )
 
     async def _send(self, step: Step) -> None:
-        of_terminal = {one.terminal: one for one in self._standing}
         sent: list[dict[str, Any]] = []
         too_large: list[dict[str, Any]] = []
-        for terminal in step.send[:AT_ONCE]:
-            one = of_terminal[terminal]
+        some = step.send[:AT_ONCE]
+        for one in await rollouts.to_set(self._connection, self._row, some) if some else ():
             document = dict(self._row.document)
             if not self._row.whole:
                 document = laid_over(one.set_document or NOTHING, document)
-            if not settings.fits(terminal, document):
+            if not settings.fits(one.terminal, document):
                 reason = "with what is set of it already, it is more than may be set"
                 refused = Progress.REFUSED.value
-                too_large.append({"terminal": terminal, "progress": refused, "reason": reason})
+                too_large.append({"terminal": one.terminal, "progress": refused, "reason": reason})
                 continue
             sent.append(
                 {
-                    "terminal": terminal,
+                    "terminal": one.terminal,
                     "progress": Progress.SENT.value,
                     "stage": step.stage,
                     "version": await self._set(one, document),
@@ -215,24 +204,16 @@ class _Turn:
 
     async def _restore(self) -> None:
         """Restore the former settings of some terminals; after the last ones, it is aborted."""
-        some = self._to_restore[:AT_ONCE]
+        found = await rollouts.to_restore(self._connection, self._row, limit=AT_ONCE + 1)
         restored = []
-        for one in some:
+        for one in found[:AT_ONCE]:
             await self._set(one, dict(one.before or NOTHING))
             restored.append({"terminal": one.terminal, "progress": Progress.RESTORED.value})
         await rollouts.put_members(self._connection, self._row.id, restored)
-        is_over = len(some) == len(self._to_restore)
+        is_over = len(found) <= AT_ONCE
         state = State.ABORTED if is_over else State.ABORTING
         row = await rollouts.change(self._connection, self._row.id, self._now_ms, state=state.value)
         self._publish(rollouts.change_of(row, state.value))
-
-
-def _is_ours(one: Row[Any], rollout: Row[Any]) -> bool:
-    """Tell whether a terminal has the rollout's settings, and may be given others by it."""
-    member: Member = rollouts.member_of(one, rollout)
-    has_left = rollout.tenant_id not in (None, one.tenant_id)
-    is_set = one.version is not None and one.set_version == one.version
-    return is_set and not has_left and member.progress is not Progress.RESTORED
 
 
 def _cut(reason: str | None) -> str | None:

@@ -84,6 +84,29 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """Where all terminals of a rollout stand, in numbers.
+
+    Attributes:
+        total: all of its terminals.
+        pending: the next ones to set, in order, of those that are not set; empty only if all are.
+        waits: those of whose outcome nothing is known.
+        holds_up: those among them that have been silent for less than `Terms.wait_ms`.
+        confirmed: those that have confirmed, and `confirmed_ms`, when the last of them did.
+        failed: those that have not taken the change, and `last_failed`, the last in order.
+    """
+
+    total: int
+    pending: Sequence[int]
+    waits: int
+    holds_up: int
+    confirmed: int
+    confirmed_ms: int
+    failed: int
+    last_failed: Member | None
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """The next step: the terminals to set, and the rollout's state afterwards."""
 
@@ -93,24 +116,19 @@ class Step:
     reason: str | None = None
 
 
-def next_step(terms: Terms, stage: int, members: Sequence[Member], now_ms: int) -> Step:
-    """Return the next step of a running rollout; `members` are in order."""
-    failed = [one for one in members if one.progress in FAILED]
-    if len(failed) > terms.most_failures:
-        return Step(State.STOPPED, stage, reason=_why(failed))
-    confirmed = [one for one in members if one.progress is Progress.CONFIRMED]
-    pending = [one.terminal for one in members if one.progress is Progress.PENDING]
-    waits = [one for one in members if one.progress in WAITS]
-    holds_up = [one for one in waits if now_ms - (one.sent_ms or 0) < terms.wait_ms]
-    has_held = all(now_ms - (one.confirmed_ms or 0) >= terms.hold_ms for one in confirmed)
-    tried = len(confirmed) + len(holds_up) + len(failed)
+def next_step(terms: Terms, stage: int, standing: Standing, now_ms: int) -> Step:
+    """Return the next step of a running rollout."""
+    if standing.last_failed is not None and standing.failed > terms.most_failures:
+        return Step(State.STOPPED, stage, reason=_why(standing.last_failed, standing.failed - 1))
+    has_held = not standing.confirmed or now_ms - standing.confirmed_ms >= terms.hold_ms
+    tried = standing.confirmed + standing.holds_up + standing.failed
     while True:
-        target = sum(terms.sizes[: stage + 1]) if stage < len(terms.sizes) else len(members)
-        send = pending[: max(target - tried, 0)]
-        if send or holds_up or not has_held:
+        target = sum(terms.sizes[: stage + 1]) if stage < len(terms.sizes) else standing.total
+        send = standing.pending[: max(target - tried, 0)]
+        if send or standing.holds_up or not has_held:
             return Step(State.RUNNING, stage, send)
-        if not pending:
-            done = State.RUNNING if waits else State.DONE
+        if not standing.pending:
+            done = State.RUNNING if standing.waits else State.DONE
             return Step(done, stage)
         stage += 1
 
@@ -120,8 +138,7 @@ def is_late(member: Member, terms: Terms, now_ms: int) -> bool:
     return member.progress in WAITS and now_ms - (member.sent_ms or 0) >= terms.wait_ms
 
 
-def _why(failed: Sequence[Member]) -> str:
-    last = failed[-1]
+def _why(last: Member, more: int) -> str:
     what = "took back" if last.progress is Progress.ROLLED_BACK else "refused"
-    others = f", as have {len(failed) - 1} others" if len(failed) > 1 else ""
+    others = f", as have {more} others" if more else ""
     return f"terminal {last.terminal} {what} the change{others}: {last.reason or 'no reason'}"

@@ -5,11 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from underpass_control.rollouts.stages import ENDED, Member, Progress, State, Terms
+from underpass_control.rollouts.stages import (
+    ENDED,
+    FAILED,
+    WAITS,
+    Member,
+    Progress,
+    Standing,
+    State,
+    Terms,
+)
 from underpass_control.storage.changes import Change
 from underpass_control.storage.models import Rollout, RolloutTerminal, Terminal, TerminalSettings
 from underpass_control.storage.settings import ReportedState
@@ -24,7 +46,7 @@ _BY_REPORT: Mapping[ReportedState, Progress] = {
     "refused": Progress.REFUSED,
 }
 # In these states, a terminal's report may change its progress.
-_MAY_MOVE = frozenset({Progress.SENT, Progress.TRIAL, Progress.CONFIRMED})
+_MAY_MOVE = frozenset({*WAITS, Progress.CONFIRMED})
 
 
 async def add(
@@ -130,26 +152,128 @@ async def page_of_terminals(
     return (await connection.execute(query)).all()
 
 
-async def standing(connection: AsyncConnection, rollout: Row[Any]) -> Sequence[Row[Any]]:
-    """Return a rollout's terminals in their order, with their present settings and reports."""
-    settings = TerminalSettings
-    query = (
-        select(
-            RolloutTerminal.__table__,
-            Terminal.tenant_id,
-            settings.version.label("set_version"),
-            settings.document.label("set_document"),
-            settings.reported_version,
-            settings.reported_state,
-            settings.reported_ms,
-            settings.reason.label("reported_reason"),
+async def moved(connection: AsyncConnection, rollout: Row[Any], *, limit: int) -> list[Member]:
+    """Return the first terminals whose stored progress is no longer what `member_of` finds."""
+    table, settings = RolloutTerminal, TerminalSettings
+    progress, is_set = table.progress, settings.version == table.version
+    is_back_on_trial = and_(
+        progress == Progress.CONFIRMED.value, settings.reported_state == Progress.TRIAL.value
+    )
+    query = _of_terminals(
+        rollout,
+        table.progress,
+        table.version,
+        table.sent_ms,
+        table.confirmed_ms,
+        table.reason,
+        settings.version.label("set_version"),
+        settings.reported_version,
+        settings.reported_state,
+        settings.reported_ms,
+        settings.reason.label("reported_reason"),
+    ).where(
+        or_(
+            and_(_in(Progress.PENDING, *_MAY_MOVE), ~_is_of_its_tenant(rollout)),
+            and_(_in(*WAITS), or_(settings.version.is_(None), ~is_set)),
+            and_(
+                _in(*_MAY_MOVE),
+                is_set,
+                settings.reported_version == table.version,
+                settings.reported_state != progress,
+                ~is_back_on_trial,
+            ),
         )
+    )
+    rows = await connection.execute(query.limit(limit))
+    return [member_of(row, rollout) for row in rows]
+
+
+async def standing(
+    connection: AsyncConnection, rollout: Row[Any], now_ms: int, *, limit: int
+) -> Standing:
+    """Return where a rollout's terminals stand by their stored progress.
+
+    `limit` is the most of the pending ones that are named.
+    """
+    table = RolloutTerminal
+    waits, confirmed, failed = _in(*WAITS), _in(Progress.CONFIRMED), _in(*FAILED)
+    of_it = table.rollout_id == rollout.id
+
+    def count(those: ColumnElement[bool]) -> ColumnElement[int]:
+        return func.count(case((those, 1)))
+
+    counted = select(
+        func.count().label("total"),
+        count(waits).label("waits"),
+        count(and_(waits, table.sent_ms > now_ms - rollout.wait_ms)).label("holds_up"),
+        count(confirmed).label("confirmed"),
+        func.max(case((confirmed, table.confirmed_ms))).label("confirmed_ms"),
+        count(failed).label("failed"),
+    ).where(of_it)
+    counts = (await connection.execute(counted)).one()
+    pending = select(table.terminal).where(of_it, _in(Progress.PENDING)).order_by(table.place)
+    last_failed = None
+    if counts.failed:
+        columns = (table.terminal, table.progress, table.reason)
+        last = select(*columns).where(of_it, failed).order_by(table.place.desc()).limit(1)
+        one = (await connection.execute(last)).one()
+        last_failed = Member(one.terminal, Progress(one.progress), reason=one.reason)
+    return Standing(
+        total=counts.total,
+        pending=(await connection.scalars(pending.limit(limit))).all(),
+        waits=counts.waits,
+        holds_up=counts.holds_up,
+        confirmed=counts.confirmed,
+        confirmed_ms=counts.confirmed_ms or 0,
+        failed=counts.failed,
+        last_failed=last_failed,
+    )
+
+
+async def to_set(
+    connection: AsyncConnection, rollout: Row[Any], terminals: Sequence[int]
+) -> Sequence[Row[Any]]:
+    """Return those of some pending terminals that may be set, with their present settings."""
+    query = _of_terminals(rollout, TerminalSettings.document.label("set_document")).where(
+        RolloutTerminal.terminal.in_(terminals),
+        _in(Progress.PENDING),
+        _is_of_its_tenant(rollout),
+    )
+    return (await connection.execute(query)).all()
+
+
+async def to_restore(
+    connection: AsyncConnection, rollout: Row[Any], *, limit: int
+) -> Sequence[Row[Any]]:
+    """Return terminals that have the rollout's settings, and may be given their former ones."""
+    table, settings = RolloutTerminal, TerminalSettings
+    query = _of_terminals(rollout, table.before, settings.document.label("set_document")).where(
+        settings.version == table.version,
+        ~_in(Progress.RESTORED),
+        _is_of_its_tenant(rollout),
+    )
+    return (await connection.execute(query.limit(limit))).all()
+
+
+def _of_terminals(rollout: Row[Any], *columns: Any) -> Select[Any]:
+    """Return a query of a rollout's terminals in their order, beside their present settings."""
+    settings = TerminalSettings
+    return (
+        select(RolloutTerminal.terminal, Terminal.tenant_id, *columns)
+        .select_from(RolloutTerminal)
         .join(Terminal, Terminal.node == RolloutTerminal.terminal)
         .outerjoin(settings, settings.terminal == RolloutTerminal.terminal)
         .where(RolloutTerminal.rollout_id == rollout.id)
         .order_by(RolloutTerminal.place)
     )
-    return (await connection.execute(query)).all()
+
+
+def _in(*progress: Progress) -> ColumnElement[bool]:
+    return RolloutTerminal.progress.in_([one.value for one in progress])
+
+
+def _is_of_its_tenant(rollout: Row[Any]) -> ColumnElement[bool]:
+    return true() if rollout.tenant_id is None else Terminal.tenant_id == rollout.tenant_id
 
 
 def member_of(row: Row[Any], rollout: Row[Any]) -> Member:

@@ -12,6 +12,7 @@ from underpass_control.rollouts.stages import (
     WAITS,
     Member,
     Progress,
+    Standing,
     State,
     Step,
     Terms,
@@ -43,31 +44,49 @@ def moved(members: list[Member], nodes: object, progress: Progress, now_ms: int)
     ]
 
 
+def stepped(terms: Terms, stage: int, members: list[Member], now_ms: int) -> Step:
+    """Return the next step of terminals that stand like this."""
+    confirmed = [one.confirmed_ms or 0 for one in members if one.progress is Progress.CONFIRMED]
+    waits = [one for one in members if one.progress in WAITS]
+    failed = [one for one in members if one.progress in FAILED]
+    standing = Standing(
+        total=len(members),
+        pending=[one.terminal for one in members if one.progress is Progress.PENDING],
+        waits=len(waits),
+        holds_up=sum(not is_late(one, terms, now_ms) for one in waits),
+        confirmed=len(confirmed),
+        confirmed_ms=max(confirmed, default=0),
+        failed=len(failed),
+        last_failed=failed[-1] if failed else None,
+    )
+    return next_step(terms, stage, standing, now_ms)
+
+
 def test_one_then_three_then_all_each_only_after_all_have_held() -> None:
     members, stage, now_ms = pending(8), 0, 0
     for expected in ([10], [11, 12, 13], [14, 15, 16, 17]):
-        step = next_step(TERMS, stage, members, now_ms)
+        step = stepped(TERMS, stage, members, now_ms)
         assert step.send == expected
         stage = step.stage
         members = moved(members, expected, Progress.SENT, now_ms)
         members = moved(members, expected[1:], Progress.CONFIRMED, now_ms + 1_000)
         # All but one is not all.
-        assert not next_step(TERMS, stage, members, now_ms + 400_000).send
+        assert not stepped(TERMS, stage, members, now_ms + 400_000).send
         members = moved(members, expected, Progress.CONFIRMED, now_ms + 400_000)
-        waits = next_step(TERMS, stage, members, now_ms + 459_999)
+        waits = stepped(TERMS, stage, members, now_ms + 459_999)
         assert (waits.send, waits.stage, waits.state) == (
             (),
             stage,
             State.RUNNING,
         ) or not waits.send
         now_ms += 460_000
-    assert next_step(TERMS, stage, members, now_ms) == Step(State.DONE, stage)
+    assert stepped(TERMS, stage, members, now_ms) == Step(State.DONE, stage)
 
 
 def test_the_first_that_fails_stops_it_and_says_which_and_why() -> None:
     members = moved(pending(5), [10], Progress.SENT, 0)
     for progress, word in ((Progress.ROLLED_BACK, "took back"), (Progress.REFUSED, "refused")):
-        step = next_step(TERMS, 0, moved(members, [10], progress, 5), 10)
+        step = stepped(TERMS, 0, moved(members, [10], progress, 5), 10)
         assert (step.state, step.send) == (State.STOPPED, ())
         assert step.reason is not None
         assert f"terminal 10 {word} the change: it says so" in step.reason
@@ -76,44 +95,44 @@ def test_the_first_that_fails_stops_it_and_says_which_and_why() -> None:
 def test_failures_within_the_bound_are_passed_over_and_hold_nothing_up() -> None:
     terms = replace(TERMS, most_failures=1)
     members = moved(moved(pending(3), [10], Progress.SENT, 0), [10], Progress.REFUSED, 1)
-    step = next_step(terms, 0, members, 2)
+    step = stepped(terms, 0, members, 2)
     assert (step.state, step.stage, list(step.send)) == (State.RUNNING, 1, [11, 12])
     two = moved(members, [11], Progress.ROLLED_BACK, 3)
-    assert next_step(terms, 1, two, 4).state is State.STOPPED
+    assert stepped(terms, 1, two, 4).state is State.STOPPED
 
 
 def test_others_take_the_place_of_a_terminal_that_says_nothing() -> None:
     members = moved(pending(6), [10], Progress.SENT, 0)
-    assert not next_step(TERMS, 0, members, 599_999).send
-    step = next_step(TERMS, 0, members, 600_000)
+    assert not stepped(TERMS, 0, members, 599_999).send
+    step = stepped(TERMS, 0, members, 600_000)
     # A stage needs a confirmation: the next terminal is tried first, alone.
     assert (step.stage, list(step.send)) == (0, [11])
     assert is_late(members[0], TERMS, 600_000)
     members = moved(moved(members, [11], Progress.SENT, 600_000), [11], Progress.CONFIRMED, 601_000)
-    step = next_step(TERMS, 0, members, 661_000)
+    step = stepped(TERMS, 0, members, 661_000)
     assert (step.stage, list(step.send)) == (1, [12, 13, 14])
 
 
 def test_a_late_terminal_is_waited_for_to_the_end_and_counts_when_it_speaks() -> None:
     members = moved(pending(2), [10, 11], Progress.SENT, 0)
     members = moved(members, [11], Progress.CONFIRMED, 1_000)
-    assert next_step(TERMS, 2, members, 10_000_000) == Step(State.RUNNING, 2)
+    assert stepped(TERMS, 2, members, 10_000_000) == Step(State.RUNNING, 2)
     failed = moved(members, [10], Progress.ROLLED_BACK, 10_000_000)
-    assert next_step(TERMS, 2, failed, 10_000_000).state is State.STOPPED
+    assert stepped(TERMS, 2, failed, 10_000_000).state is State.STOPPED
     confirmed = moved(members, [10], Progress.CONFIRMED, 10_000_000)
-    assert next_step(TERMS, 2, confirmed, 10_000_001).state is State.RUNNING
-    assert next_step(TERMS, 2, confirmed, 10_060_000).state is State.DONE
+    assert stepped(TERMS, 2, confirmed, 10_000_001).state is State.RUNNING
+    assert stepped(TERMS, 2, confirmed, 10_060_000).state is State.DONE
 
 
 def test_with_nobody_who_answers_nobody_else_is_risked() -> None:
     """Each stage tries its own number at a time, however many of them do not answer."""
     members, now_ms = pending(20), 0
     for _ in range(20):
-        step = next_step(TERMS, 0, members, now_ms)
+        step = stepped(TERMS, 0, members, now_ms)
         assert (step.stage, len(step.send)) == (0, 1)
         members = moved(members, step.send, Progress.SENT, now_ms)
         now_ms += TERMS.wait_ms
-    assert not next_step(TERMS, 0, members, now_ms).send
+    assert not stepped(TERMS, 0, members, now_ms).send
 
 
 OUTCOMES = st.sampled_from(["good", "silent", "slow", "refuses", "rolls back", "replaced"])
@@ -138,7 +157,7 @@ def test_whatever_terminals_do_no_more_are_risked_than_the_stage_allows(
         "replaced": (Progress.REPLACED, 3_000),
     }
     for _ in range(4_000):
-        step = next_step(terms, stage, members, now_ms)
+        step = stepped(terms, stage, members, now_ms)
         assert step.stage >= stage
         stage, state = step.stage, step.state
         if state is not State.RUNNING:

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, insert, update
 from sqlalchemy.engine import Row
 from underpass_control.metrics import Metrics
 from underpass_control.roles import Role
-from underpass_control.rollouts.advance import advance
+from underpass_control.rollouts.advance import AT_ONCE, advance
 from underpass_control.rollouts.stages import Terms
 from underpass_control.settings import Settings
 from underpass_control.storage import rollouts
-from underpass_control.storage.models import RolloutTerminal
+from underpass_control.storage.models import RolloutTerminal, Terminal
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
 from tests.control_api.service.test_alerts import LOOPBACK, Hook, target, until, waiting
@@ -335,6 +335,45 @@ def test_two_processes_at_once_set_each_terminal_once(api: Api) -> None:
     assert len(by_rollout) == len(nodes)
     assert {one["actor_id"] for one in by_rollout} == {number}
     assert by_rollout[0]["after"]["class"] == _CHANGE["classes"]
+
+
+def test_many_terminals_are_set_and_awaited_without_reading_all_of_them(api: Api) -> None:
+    nodes = list(range(1_000, 1_000 + 3 * AT_ONCE + 50))
+
+    async def make() -> None:
+        rows = [{"node": node, "beam_id": "ku-1", "name": "coach"} for node in nodes]
+        async with api.database.transaction() as connection:
+            await connection.execute(insert(Terminal), rows)
+
+    api.run(make())
+    api.run(serve(api, HUB, *nodes[:2]))
+    number = _made(api, terminals=nodes, stages=[])
+    # All are set, some at a time; no statement reads more than these.
+    assert 1 < max(_rows_read_of_advancing(api)) <= AT_ONCE
+    assert len(_those(api, number, "sent")) == len(nodes)
+    # While it is open, and none has moved, a look reads counts.
+    assert sum(_rows_read_of_advancing(api)) < 10
+    _says(api, nodes[:2], "confirmed")
+    assert sum(_rows_read_of_advancing(api)) < 30
+    assert len(_those(api, number, "confirmed")) == 2
+
+
+def _rows_read_of_advancing(api: Api) -> list[int]:
+    """Advance; return how many rows each statement about terminals of rollouts has read."""
+    read: list[int] = []
+
+    def executed(_connection: Any, cursor: Any, statement: str, *_rest: Any) -> None:
+        if "rollout_terminal" in statement and cursor.description is not None:
+            # The drivers' adapters have fetched all rows by now.
+            read.append(len(cursor._rows))
+
+    engine = api.database.engine.sync_engine
+    event.listen(engine, "after_cursor_execute", executed)
+    try:
+        _advance(api)
+    finally:
+        event.remove(engine, "after_cursor_execute", executed)
+    return read
 
 
 def test_another_process_goes_on_with_it(api: Api) -> None:
