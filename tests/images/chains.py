@@ -262,10 +262,16 @@ def _control(chains: Chains, stack: ExitStack) -> None:
     chains.token = token("administrator")
     _started(chains, stack, "control", *program, "serve", *database, "--port", str(chains.port))
     until(lambda: _answers(chains), lambda: (chains.folder / "control.log").read_text()[-2_000:])
+    # Each tenant has its part of the beam.
+    most: dict[str, dict[str, int]] = {
+        "lan": {},
+        "modem": {"tenant_send_bps": RETURN_BPS, "tenant_receive_bps": SHARE_BPS},
+        "dish": {"tenant_send_bps": SHARE_BPS, "tenant_receive_bps": RETURN_BPS},
+    }
     attachments: list[dict[str, object]] = [
-        {"name": f"{kind}-{tenant}", "network": f"{kind}-{tenant}", "tenants": [tenant]}
+        {"name": f"{kind}-{tenant}", "network": f"{kind}-{tenant}", "tenants": [tenant], **bounds}
         for tenant in TENANTS
-        for kind in ("lan", "modem", "dish")
+        for kind, bounds in most.items()
     ]
     everybodys: dict[str, object] = {"name": "internet", "network": "internet"}
     everybodys |= {"tenants": list(TENANTS), "gateway": "10.35.0.1"}

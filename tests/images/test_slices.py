@@ -3,6 +3,7 @@ the other."""
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Iterator
@@ -10,12 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.images.chains import (
+    BEAM_BPS,
     ORIGIN,
     SHARE_BPS,
     TENANTS,
     Chains,
     may_run,
     running,
+    slices,
     subnet,
     until,
 )
@@ -175,6 +178,22 @@ def test_neither_starves_the_other(chains: Chains) -> None:
     carried = {tenant: after[tenant] - before[tenant] for tenant in TENANTS}
     ratio = carried[TENANTS[1]] / carried[TENANTS[0]]
     assert 0.75 < ratio < 1.33, carried
+
+
+def test_a_tenant_that_sets_the_whole_beam_for_itself_is_refused(chains: Chains) -> None:
+    name = f"{TENANTS[1]}-ground"
+    body = slices(TENANTS[1])[name]
+    greedy = copy.deepcopy(body)
+    greedy["functions"][0]["settings"]["rate_bps"] = BEAM_BPS
+    hub = chains.container(name, "hub.1")
+    chains.call("PUT", f"/v1/slices/{name}", greedy)
+    until(lambda: chains.state(name).startswith("failed"), lambda: chains.state(name))
+    assert "has no room" in chains.call("GET", f"/v1/slices/{name}")["detail"]
+    # It goes on at its own part.
+    assert chains.container(name, "hub.1") == hub
+    chains.call("PUT", f"/v1/slices/{name}", body)
+    until(lambda: chains.state(name) == "running", lambda: chains.state(name))
+    assert chains.container(name, "hub.1") == hub
 
 
 def test_what_is_healed_is_made_anew_and_goes_on(chains: Chains) -> None:

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from underpass_control.functions.compose import Project, project, project_name
 from underpass_control.functions.descriptors import Descriptor
 from underpass_control.functions.engine import ContainerState, EngineError
+from underpass_control.functions.room import Needs, Room, needs_of
 from underpass_control.functions.sites import SiteFile
 from underpass_control.functions.slices import Desired, SliceError, checked
 
@@ -31,6 +32,8 @@ HEAL_AFTER_S = 60.0
 _PATIENCE_S = 5.0
 _AT_ONCE = 8
 _APPLIED = "applied"
+# What a slice was last let have, kept beside its project.
+_NEEDS = "needs.json"
 _MOST_DETAIL = 1000
 
 Report = dict[str, Any]
@@ -82,11 +85,15 @@ class Agent:
         engine long stops no other either: it is reported, and changed again, only once it is done.
         """
         reports = []
-        room = _Room(self._site)
-        for desired, ending in self._ordered(given):
+        ordered = self._ordered(given)
+        room = Room(self._site)
+        for desired, _ in ordered:
+            # A change that is refused leaves the slice as it runs.
+            room.hold(desired, _held(self._folder / desired.name))
+        for desired, ending in ordered:
             try:
                 made = None if ending else self._made(desired, room)
-            except SliceError as error:
+            except (SliceError, OSError) as error:
                 reports.append(_failed(desired, error))
                 continue
             if desired.name not in self._working:
@@ -122,16 +129,20 @@ class Agent:
         found.sort(key=lambda one: not (self._folder / one[0].name / _APPLIED).exists())
         return found
 
-    def _made(self, desired: Desired, room: _Room) -> Project:
+    def _made(self, desired: Desired, room: Room) -> Project:
         """Return a slice's project, and take the room that it needs.
 
         Raises:
             SliceError: It cannot run here.
+            OSError: The room cannot be noted.
         """
         body = checked(desired.body, self._catalogue)
         whole = desired.model_copy(update={"body": body})
         made = project(whole, self._catalogue, self._site.place, str(self._site.certificates))
-        room.take(whole, self._catalogue)
+        needs = needs_of(whole, self._catalogue, self._site)
+        room.take(whole, needs)
+        if desired.name not in self._working:
+            _note_needs(self._folder / desired.name, needs)
         return made
 
     async def _end(self, desired: Desired) -> Report:
@@ -178,36 +189,6 @@ class Agent:
                 raise SliceError(f"the site has no certificate of node {node} for {desired.tenant}")
 
 
-class _Room:
-    """The resources left for slices at the site, in all and for each tenant."""
-
-    def __init__(self, site: SiteFile) -> None:
-        self._all = [site.cpus, site.memory_mb]
-        self._each = [site.most_cpus_of_tenant, site.most_memory_mb_of_tenant]
-        self._of_tenant: dict[str, list[float]] = {}
-
-    def take(self, desired: Desired, catalogue: Mapping[str, Descriptor]) -> None:
-        """Reserve the resources that a slice may use.
-
-        Raises:
-            SliceError: There are not enough left.
-        """
-        needs = [(catalogue[o.function].resources, o.replicas) for o in desired.body.functions]
-        wanted = [
-            sum(one.cpus * count for one, count in needs),
-            sum(one.memory_mb * count for one, count in needs),
-        ]
-        own = self._of_tenant.setdefault(desired.tenant, list(self._each))
-        for whose, left in (("the site", self._all), (f"the tenant {desired.tenant}", own)):
-            if any(one > room for one, room in zip(wanted, left, strict=True)):
-                raise SliceError(
-                    f"{whose} has no room: {wanted[0]:g} CPUs and {wanted[1]} MB are asked for, "
-                    f"and {left[0]:g} and {left[1]:g} left"
-                )
-        for left in (self._all, own):
-            left[:] = [room - one for one, room in zip(wanted, left, strict=True)]
-
-
 def _failed(desired: Desired, error: Exception) -> Report:
     _LOG.warning("a slice cannot be run", slice=desired.name, error=str(error))
     return _report(desired, "failed", detail=_said(error))
@@ -230,6 +211,20 @@ def _report(
     if containers is not None:
         report["containers"] = [asdict(one) for one in containers]
     return report
+
+
+def _held(folder: Path) -> Needs:
+    try:
+        held: Needs = json.loads((folder / _NEEDS).read_text())
+    except OSError:
+        return {}
+    return held
+
+
+def _note_needs(folder: Path, needs: Needs) -> None:
+    if _held(folder) != needs:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / _NEEDS, json.dumps(needs))
 
 
 def _text_of(made: Project) -> str:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from underpass_control.functions.addressing import Attachment
 from underpass_control.functions.containers import POOL, Site
+from underpass_control.functions.kinds import Rate
 from underpass_control.functions.slices import NetworkName, SliceName
 
 # The engine's own networks: on these a container would see the host or other containers.
@@ -32,7 +33,12 @@ class _Strict(BaseModel):
 
 
 class AttachmentFile(_Strict):
-    """A network of the engine, and the tenants whose slices may attach to it."""
+    """A network of the engine, and the tenants whose slices may attach to it.
+
+    Attributes:
+        tenant_send_bps, tenant_receive_bps: the most that all slices of one tenant may send and
+            receive over it; None: no maximum.
+    """
 
     name: NetworkName
     # The engine sorts networks by name; those of slices begin with a digit and come first.
@@ -41,6 +47,13 @@ class AttachmentFile(_Strict):
     ]
     tenants: Annotated[list[str], Field(min_length=1)]
     gateway: IPv4Address | None = None
+    tenant_send_bps: Rate | None = None
+    tenant_receive_bps: Rate | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a tenant's slices have a maximum there."""
+        return self.tenant_send_bps is not None or self.tenant_receive_bps is not None
 
 
 class SiteFile(_Strict):

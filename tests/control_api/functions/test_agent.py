@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from pathlib import Path
 from typing import Any, cast
@@ -75,7 +76,7 @@ class Recorder:
 class Place:
     """A site with an agent."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, site: str = SITE) -> None:
         self.folder = folder / "slices"
         self.certificates = folder / "pki"
         for tenant in (NORTH, "south"):
@@ -84,7 +85,7 @@ class Place:
                 of_node.mkdir(parents=True)
                 (of_node / "node.crt").write_text("x")
         path = folder / "site.toml"
-        path.write_text(SITE.format(certificates=self.certificates))
+        path.write_text(site.format(certificates=self.certificates))
         self.site: SiteFile = read(path)
         self.engine = Recorder()
         self.now_s = 0.0
@@ -318,6 +319,64 @@ def test_a_tenant_has_room_for_its_own_and_a_site_for_all(place: Place) -> None:
     assert "the site has no room" in reports["a1"]["detail"]
 
 
+@pytest.fixture
+def narrow(tmp_path: Path) -> Place:
+    """A site that lets each tenant send 3 Mbit/s over the modem."""
+    return Place(tmp_path, SITE + "tenant_send_bps = 3000000\n")
+
+
+def sending(rate_bps: int) -> dict[str, Any]:
+    """Return a vehicle's slice whose shaper sends at a rate."""
+    body = copy.deepcopy(vehicle())
+    body["functions"][1]["settings"]["send_rate_bps"] = rate_bps
+    return body
+
+
+def test_a_tenant_sends_no_more_over_an_attachment_than_the_site_lets_it(narrow: Place) -> None:
+    greedy = narrow.bring(told(body=sending(8_000_000)))["one"]
+    assert greedy["detail"] == (
+        "the tenant north has no room: 8000000 bit/s sent over modem are asked for, "
+        "and 3000000 left"
+    )
+    both = told("one"), told("two", number=2, body=sending(1_000_001))
+    reports = narrow.bring(*both)
+    assert [reports[name]["state"] for name in ("one", "two")] == ["running", "failed"]
+    # Another tenant has a maximum of its own.
+    south = told("three", number=3, tenant="south", body=sending(3_000_000))
+    assert narrow.bring(*both, south)["three"]["state"] == "running"
+
+
+def test_a_change_that_is_refused_frees_nothing_of_what_still_runs(narrow: Place) -> None:
+    narrow.bring(told(body=sending(3_000_000)))
+    narrow.restarted()
+    greedy = told(body=sending(8_000_000), revision=2)
+    reports = narrow.bring(greedy, told("two", number=2, body=sending(8_000)))
+    assert [reports[name]["state"] for name in ("one", "two")] == ["failed", "failed"]
+    assert narrow.last == []
+    # A smaller one frees the rest.
+    small = told(body=sending(1_000_000), revision=3)
+    reports = narrow.bring(small, told("two", number=2, body=sending(2_000_000)))
+    assert [reports[name]["state"] for name in ("one", "two")] == ["running", "running"]
+
+
+def test_a_running_slice_keeps_what_it_has_when_a_maximum_is_lowered(narrow: Place) -> None:
+    narrow.bring(told(body=sending(3_000_000)))
+    path = narrow.folder.parent / "site.toml"
+    path.write_text(path.read_text().replace("3000000", "1000000"))
+    narrow.site = read(path)
+    narrow.restarted()
+    assert narrow.bring(told(body=sending(3_000_000)))["one"]["state"] == "running"
+    more = told(body=sending(3_000_001), revision=2)
+    assert narrow.bring(more)["one"]["state"] == "failed"
+
+
+def test_what_keeps_to_no_rate_is_not_on_an_attachment_with_a_maximum(narrow: Place) -> None:
+    body = copy.deepcopy(vehicle())
+    body["networks"][0]["attachment"] = "modem"
+    detail = narrow.bring(told(body=body))["one"]["detail"]
+    assert detail == "proxy: a proxy keeps to no rate, and modem has a maximum"
+
+
 def test_what_was_half_done_is_not_taken_for_what_was_there_before(place: Place) -> None:
     place.bring(told())
     place.engine.refuses = "underpass-slice-one"
@@ -337,6 +396,7 @@ def test_what_was_half_done_is_not_taken_for_what_was_there_before(place: Place)
         ("cpus = 8", 'cpus = 8\npool = "10.0.0.0/25"'),
         ("cpus = 8", "cpus = 8\nsockets = 1"),
         ("cpus = 8", "cpus ="),
+        ('network = "net-modem"', 'network = "net-modem"\ntenant_send_bps = 0'),
     ],
 )
 def test_a_sites_file_that_is_not_as_it_should_be_is_refused(
