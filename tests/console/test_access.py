@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Response, expect
 
 from tests.console.axe import needed, violations
 from tests.console.pages import PATIENCE_MS, go, live
@@ -330,3 +330,42 @@ def test_a_tenants_user_sees_its_own_vehicles_only(service: ControlService, page
     service.call("PUT", "/v1/terminals/901", {**vehicle, "name": "renamed", "tenant": "north"})
     expect(page.get_by_text("renamed").first).to_be_visible(timeout=PATIENCE_MS)
     assert "another name" not in page.content()
+    # Its pages have what it may see, and ask for nothing else.
+    refused: list[str] = []
+
+    def answered(response: Response) -> None:
+        if response.status == 403:
+            refused.append(response.url)
+
+    page.on("response", answered)
+    with page.expect_response(lambda one: one.url.endswith("/v1/beams/shared/shares")) as shares:
+        go(page, "beams/shared")
+    assert shares.value.status == 200
+    told = page.get_by_role("region", name="Shares: what the plan gives now")
+    plan = told.get_by_text("There is no plan yet").or_(told.get_by_text("All others"))
+    expect(plan).to_be_visible(timeout=PATIENCE_MS)
+    for name in ("Debts", "Fairness", "What if?"):
+        expect(page.get_by_role("heading", name=name)).to_have_count(0)
+    expect(page.get_by_role("heading", name="Its terminals")).to_be_visible()
+    assert refused == []
+
+
+def test_a_tenants_operator_announces_blockages_of_its_vehicles(
+    service: ControlService, page: Page
+) -> None:
+    admin = service.token("administrator")
+    beam = {"name": "Shared", "forward_capacity_bps": 10**6, "return_capacity_bps": 10**6}
+    service.call("PUT", "/v1/beams/shared", beam)
+    service.call("PUT", "/v1/tenants/north", {"name": "north"}, token=admin)
+    vehicle = {"beam": "shared", "name": "coach of the north", "tenant": "north"}
+    service.call("PUT", "/v1/terminals/901", vehicle)
+    user = {"role": "operator", "tenant": "north", "password": PASSWORD}
+    service.call("PUT", "/v1/users/olga", user, token=admin)
+    sign_in_as(page, service, "olga")
+    live(page)
+    go(page, "terminals/901")
+    blockages = page.get_by_role("region", name="Blockages", exact=True)
+    blockages.get_by_role("button", name="Announce").click(timeout=PATIENCE_MS)
+    expect(blockages.get_by_text("Announced: it is planned for")).to_be_visible(timeout=PATIENCE_MS)
+    # Withdrawing is an intervention, which is for operators of the whole.
+    expect(blockages.get_by_role("button", name="Withdraw")).to_have_count(0)

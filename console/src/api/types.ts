@@ -319,6 +319,16 @@ export interface Version {
   reason: string;
 }
 
+interface Share {
+  terminals: number;
+  rate_bps: number;
+}
+
+/** What the plans give now to the vehicles that the caller sees, and to all others. */
+export interface Shares {
+  links: { link: LinkName; own: Share; others: Share }[];
+}
+
 export interface Balances {
   links: {
     link: LinkName;

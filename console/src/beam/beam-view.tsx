@@ -1,4 +1,4 @@
-/** One beam: the shares of its capacity, lending, debts, and the reasons. */
+/** One beam: the shares of its capacity, lending, debts, and the reasons; to a tenant, what concerns it. */
 
 import { useContext, useEffect, useMemo, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
@@ -17,6 +17,7 @@ import { type Composed, compose } from "./composed";
 import { Interventions } from "./interventions";
 import { PastView } from "./past-view";
 import { PlanHistory } from "./plan-history";
+import { NO_PLAN, SharesView } from "./shares";
 import { WhatIfView } from "./what-if";
 import { Why } from "./why";
 
@@ -33,19 +34,10 @@ const NOTHING: Composed = { pieces: new Map(), capacity: [] };
 export default function BeamView({ route }: { route: Route }) {
   const live = useLive();
   useTick(1000);
+  const session = useContext(SessionContext);
   const beam = live.fleet.beams.get(route.of ?? "");
   const link: LinkName = route.query.get("link") === "return" ? "return" : "forward";
-  const { history, failure } = usePlans(route.of ?? "", link);
-  const composed = useMemo(() => {
-    const now = live.now();
-    return history ? compose(history.all, now - 2 * PAST_MS, now + 3_600_000) : NOTHING;
-  }, [history, history?.revision]);
-  const [span, setSpan] = useState(0);
-  // All plans of a beam concern more than one tenant.
-  const tenant = useContext(SessionContext)?.tenant;
-  const pastMs = SPANS[span]?.[1] ?? 0;
   if (!beam) return <NotHere what={`beam ${route.of}`} />;
-  const newest = history?.newest;
   return (
     <div class="page">
       <h1>{beam.name}</h1>
@@ -57,34 +49,65 @@ export default function BeamView({ route }: { route: Route }) {
         ))}
         <span class="note">{bps(link === "forward" ? beam.forward_capacity_bps : beam.return_capacity_bps)}</span>
       </nav>
-      {failure && <p class="flaw" role="alert">{failure}</p>}
-      <section class="card" aria-label="Capacity over time">
-        <h2>Capacity: what was planned, and what is</h2>
-        {!tenant && (
-          <p class="filters">
-            <Choice label="Shown" of={SPANS} value={span} onChange={setSpan} />
-          </p>
-        )}
-        {pastMs === 0 ? (
-          <CapacityView key={link} composed={composed} pastMs={PAST_MS} aheadMs={AHEAD_MS} label="Capacity over time" />
-        ) : (
-          <PastView key={`${link} ${pastMs}`} beam={beam.id} link={link} spanMs={pastMs} />
-        )}
-        <p class="note">
-          {newest
-            ? `Plan ${newest.plan} of ${utcOn(Date.parse(newest.issued), live.now())} UTC, made because of ${newest.reason}, until ${utcOn(Date.parse(newest.end), live.now())}. The dashed line is now.`
-            : "There is no plan yet: it is made once terminals report."}
-        </p>
-      </section>
-      <div class="columns">
-        <Why beam={beam.id} link={link} plan={newest?.plan} />
-        <Accounts beam={beam.id} link={link} />
-        <WhatIfView key={`${beam.id} ${link}`} beam={beam.id} link={link} />
-      </div>
+      {session?.tenant && <OfTenant beam={beam.id} link={link} />}
+      {session && !session.tenant && <OfAll beam={beam.id} link={link} />}
       <Interventions key={beam.id} beam={beam.id} />
       <h2>Its terminals</h2>
       <VehicleTable beam={beam.id} />
     </div>
+  );
+}
+
+interface Which {
+  beam: string;
+  link: LinkName;
+}
+
+/** Whole plans, debts, fairness and what-if concern more than one tenant, and are refused to each. */
+function OfTenant({ beam, link }: Which) {
+  return (
+    <div class="columns">
+      <SharesView beam={beam} link={link} />
+      <Why beam={beam} link={link} />
+    </div>
+  );
+}
+
+function OfAll({ beam, link }: Which) {
+  const live = useLive();
+  const { history, failure } = usePlans(beam, link);
+  const composed = useMemo(() => {
+    const now = live.now();
+    return history ? compose(history.all, now - 2 * PAST_MS, now + 3_600_000) : NOTHING;
+  }, [history, history?.revision]);
+  const [span, setSpan] = useState(0);
+  const pastMs = SPANS[span]?.[1] ?? 0;
+  const newest = history?.newest;
+  return (
+    <>
+      {failure && <p class="flaw" role="alert">{failure}</p>}
+      <section class="card" aria-label="Capacity over time">
+        <h2>Capacity: what was planned, and what is</h2>
+        <p class="filters">
+          <Choice label="Shown" of={SPANS} value={span} onChange={setSpan} />
+        </p>
+        {pastMs === 0 ? (
+          <CapacityView key={link} composed={composed} pastMs={PAST_MS} aheadMs={AHEAD_MS} label="Capacity over time" />
+        ) : (
+          <PastView key={`${link} ${pastMs}`} beam={beam} link={link} spanMs={pastMs} />
+        )}
+        <p class="note">
+          {newest
+            ? `Plan ${newest.plan} of ${utcOn(Date.parse(newest.issued), live.now())} UTC, made because of ${newest.reason}, until ${utcOn(Date.parse(newest.end), live.now())}. The dashed line is now.`
+            : NO_PLAN}
+        </p>
+      </section>
+      <div class="columns">
+        <Why beam={beam} link={link} />
+        <Accounts beam={beam} link={link} />
+        <WhatIfView key={`${beam} ${link}`} beam={beam} link={link} />
+      </div>
+    </>
   );
 }
 

@@ -12,13 +12,13 @@ import { TerminalChoice } from "./terminal-choice";
 const AGAIN_MS = 2_000;
 
 /** Why does this terminal have this rate? */
-export function Why({ beam, link, plan }: { beam: string; link: LinkName; plan: number | undefined }) {
+export function Why({ beam, link }: { beam: string; link: LinkName }) {
   const [node, setNode] = useState<number>();
   return (
     <section class="card" aria-labelledby="why">
       <h2 id="why">Why does a terminal have its rate?</h2>
       <TerminalChoice beam={beam} value={node} onChange={setNode} />
-      {node !== undefined && plan !== undefined && <PlanOf beam={beam} link={link} node={node} />}
+      {node !== undefined && <PlanOf beam={beam} link={link} node={node} />}
     </section>
   );
 }

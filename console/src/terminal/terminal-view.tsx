@@ -10,7 +10,7 @@ import { healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
 import { Field, Flaw, Form } from "../shell/form";
-import { useMayOperate } from "../shell/may-operate";
+import { useMayOperate, useMayOperateOwn } from "../shell/may-operate";
 import { utcOn } from "../shell/dates";
 import { bps, bytes, seconds, speed } from "../shell/format";
 import { NotHere } from "../shell/not-here";
@@ -221,6 +221,7 @@ function Blockages({ node }: { node: number }) {
     BLOCKAGES_MS,
   );
   const mayOperate = useMayOperate();
+  const mayAnnounce = useMayOperateOwn();
   const [said, setSaid] = useState<string>();
   const [flaw, setFlaw] = useState<string>();
   const attempt = async (work: Promise<unknown>, done: string) => {
@@ -247,7 +248,7 @@ function Blockages({ node }: { node: number }) {
     <section class="card" aria-labelledby="blockages">
       <h2 id="blockages">Blockages</h2>
       <Failure of={found} />
-      {mayOperate && <Announce key={node} node={node} attempt={attempt} />}
+      {mayAnnounce && <Announce key={node} node={node} attempt={attempt} />}
       <p role="status">{said}</p>
       <Flaw>{flaw}</Flaw>
       {found.value?.blockages.length === 0 && <p>None is expected, and none was observed.</p>}
