@@ -60,7 +60,7 @@ def record(
         median=median,
         p90=p90,
         target=figure.target,
-        met=figure.meets(median, p90),
+        met=figure.meets(median, p90, values),
         target_p90=figure.target_p90,
         values=[round(value, 6) for value in values],
         censored=len(censored_bytes),

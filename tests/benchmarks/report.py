@@ -14,6 +14,7 @@ from tests.benchmarks.figures import FIGURES
 from tests.benchmarks.figures.figure import Figure
 from tests.benchmarks.plots import plot_all, plot_names
 from tests.benchmarks.records import RESULTS, SAMPLES, Record, Result, load
+from tests.benchmarks.subjects import NAMES
 
 _INTRODUCTION = """# What Underpass reaches
 
@@ -186,6 +187,9 @@ def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Itera
     target += _within(figure)
     if figure.target_p90 is not None:
         target += f", p90 {figure.target_p90:g}"
+    target += ", in each run" if figure.in_each else ""
+    if figure.ahead:
+        target += f"{' Target:' if figure.target is None else ', and'} better than each other"
     elsewhere = f" Elsewhere: {figure.elsewhere}." if figure.elsewhere else ""
     earlier = "" if unit == figure.unit else f" Measured by an earlier definition, in {unit}."
     yield (
@@ -196,7 +200,7 @@ def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Itera
     ours = next((entry.median for entry in entries if entry.subject == OURS), None)
     for entry in entries:
         is_meant = entry.subject == figure.subject
-        met = {None: "", True: "yes", False: "no"}[_meets(entry) if is_meant else None]
+        met = {None: "", True: "yes", False: "no"}[_meets(entry, entries) if is_meant else None]
         yield (
             f"| {entry.subject} | {told.get(entry.subject, 'not noted')} | {entry.n} "
             f"| {entry.median:.4g} | {entry.p90:.4g} "
@@ -206,10 +210,26 @@ def _table(figure_id: str, entries: list[Record], told: dict[str, str]) -> Itera
     yield ""
 
 
-def _meets(entry: Record) -> bool | None:
-    """Tell whether a record meets its figure's target; None if their units differ."""
+def _meets(entry: Record, of_figure: Sequence[Record]) -> bool | None:
+    """Tell whether a record meets its figure's targets; None if their units differ or none is set.
+
+    `of_figure` are the records of all subjects.
+    """
     figure = FIGURES[entry.id]
-    return figure.meets(entry.median, entry.p90) if entry.unit == figure.unit else None
+    if entry.unit != figure.unit:
+        return None
+    met = figure.meets(entry.median, entry.p90, entry.values)
+    others = [
+        other.median
+        for other in of_figure
+        if other.subject != entry.subject and other.subject in NAMES
+    ]
+    if not figure.ahead or not others:
+        return met
+    is_ahead = all(
+        figure.reaches(entry.median, other) and entry.median != other for other in others
+    )
+    return is_ahead and met is not False
 
 
 def _within(figure: Figure) -> str:

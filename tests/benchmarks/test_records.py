@@ -24,6 +24,8 @@ def test_p90_is_on_the_worse_side_whichever_way_is_better() -> None:
         ("bulk-200mb.g", [87.0, 88.0], True),
         ("bulk-200mb.g", [86.0, 86.5], False),
         ("start-up.g", [1.0], None),
+        ("unequal.pairs", [*[101.0] * 15, 108.0], True),
+        ("unequal.pairs", [*[101.0] * 15, 108.1], False),
         ("road-ahead.krems.map.entry-within", [75.0], True),
         ("road-ahead.krems.map.entry-within", [85.0], True),
         ("road-ahead.krems.map.entry-within", [74.9], False),

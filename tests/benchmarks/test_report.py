@@ -196,6 +196,17 @@ def test_a_target_is_judged_as_it_is_shown(tmp_path: Path) -> None:
     assert "| 94 | 94 |  | no |" in page
 
 
+@pytest.mark.parametrize(("theirs", "met"), [(93.9, "yes"), (94.0, "no")])
+def test_a_figure_may_ask_to_be_ahead_of_each_other_subject(
+    tmp_path: Path, theirs: float, met: str
+) -> None:
+    medians = {"underpass": 94.0, "kcptun": 50.0, "no-proxy-bbr": theirs, "oracle": 99.0}
+    records = [record("leo.goodput", subject, [median]) for subject, median in medians.items()]
+    Result("leo", records).save(tmp_path)
+    (row,) = (line for line in report(tmp_path).splitlines() if line.startswith("| underpass |"))
+    assert row.endswith(f"| {met} |  |")
+
+
 def test_what_was_measured_in_another_unit_says_so_and_meets_nothing(tmp_path: Path) -> None:
     made = dataclasses.replace(record("offload.silver", "underpass", [90.0]), unit="ms")
     Result("offload", [made]).save(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -11,6 +12,8 @@ class Figure:
 
     Targets are for `subject`, by default Underpass. Nine of ten runs reach `p90` or better. With
     `tolerance` the target is a value to match, not a limit: the median must lie that close to it.
+    `in_each` makes the target a bound for every run, `ahead` asks for a better median than each
+    other subject's.
     """
 
     id: str
@@ -22,14 +25,25 @@ class Figure:
     more_is_better: bool = False
     elsewhere: str = ""
     subject: str = "underpass"
+    in_each: bool = False
+    ahead: bool = False
 
-    def meets(self, median: float, p90: float) -> bool | None:
-        """Tell whether both targets are reached; None if there is none."""
+    def meets(self, median: float, p90: float, values: Sequence[float] = ()) -> bool | None:
+        """Tell whether all targets are reached; None if there is none.
+
+        Whether it is ahead of others is not judged here.
+        """
         if self.target is None:
             return None
         if self.tolerance is not None:
             return abs(median - self.target) <= self.tolerance
-        sign = -1 if self.more_is_better else 1
-        if sign * median > sign * self.target:
-            return False
-        return self.target_p90 is None or sign * p90 <= sign * self.target_p90
+        reached = [self.reaches(median, self.target)]
+        if self.target_p90 is not None:
+            reached.append(self.reaches(p90, self.target_p90))
+        if self.in_each:
+            reached += [self.reaches(value, self.target) for value in values]
+        return all(reached)
+
+    def reaches(self, value: float, target: float) -> bool:
+        """Tell whether a value is as good as a target, or better."""
+        return value >= target if self.more_is_better else value <= target

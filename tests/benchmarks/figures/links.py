@@ -13,6 +13,7 @@ def _loaded(
     queue: float | None = None,
     echo: float | None = None,
     small: float | None = None,
+    ahead: bool = False,
 ) -> list[Figure]:
     """Return the figures of one download under load, and of the traffic beside it."""
     return [
@@ -22,8 +23,15 @@ def _loaded(
             "%",
             goodput,
             more_is_better=True,
+            ahead=ahead,
         ),
-        Figure(f"{experiment}.queue", "The same: p95 of the hop's queue over time", "ms", queue),
+        Figure(
+            f"{experiment}.queue",
+            "The same: p95 of the hop's queue over time",
+            "ms",
+            queue,
+            ahead=ahead,
+        ),
         Figure(
             f"{experiment}.echo",
             "The same: 64-byte echo in a higher class, p95 beyond the RTT",
@@ -106,7 +114,7 @@ LINKS = [
     ),
     *_loaded("wrong-hint.twice", "Profile G, link with twice the hint", goodput=93.0),
     *_loaded("fade", "GEO fade of 8 : 1 and back in 120 s", goodput=93.0, queue=100.0, echo=150.0),
-    *_loaded("leo", "LEO, 10 to 70 Mbit/s, another satellite each 15 s for 300 s"),
+    *_loaded("leo", "LEO, 10 to 70 Mbit/s, another satellite each 15 s for 300 s", ahead=True),
     Figure("leo.below-oracle", "The same: goodput below the oracle's", "points", 4.0),
     Figure("leo.queue-above-oracle", "The same: p95 of the queue above the oracle's", "ms", 20.0),
     *_loaded("mmwave", "1 Gbit/s, 20 ms, blocked for 0.1 to 1 s now and then", goodput=85.0),

@@ -193,7 +193,7 @@ PATHS = [
         "ideal one",
         "%",
         108.0,
-        108.0,
+        in_each=True,
     ),
     Figure(
         "minfct.mean",
