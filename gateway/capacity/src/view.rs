@@ -32,8 +32,10 @@ pub(crate) const TOO_MUCH: f64 = 0.05;
 /// and then do not show the capacity.
 const NEARLY_ALL: f64 = 0.9;
 
-/// The least estimate, bit/s: a slower link could not carry the traffic that measures it.
-pub(crate) const LEAST_CAPACITY: f64 = 8_000.0;
+/// The least estimate, bit/s: what arrivals are counted over comes in the longest window at this
+/// rate. A lower estimate would rise by a quarter in half a minute at best, so a link that others
+/// have filled for a while would seem dead long after they end.
+pub(crate) const LEAST_CAPACITY: f64 = 64_000.0;
 
 /// What the last window shows about the link.
 #[derive(Clone, Copy, Debug)]
