@@ -49,9 +49,7 @@ class SwarmHub:
             },
             "tls": {"pki_dir": self.pki / "nodes" / str(HUB_NODE)},
             # The origin is on the hub's own address.
-            "edge": {
-                "dial": {"allow_networks": [addresses.WAN_NETWORK, f"{addresses.ORIGIN}/32"]}
-            },
+            "edge": {"dial": {"allow_networks": [addresses.WAN_NETWORK, f"{addresses.ORIGIN}/32"]}},
             "listener": [{"name": "beam", "listen": HUB}],
             "terminal": [
                 {"node": terminal_node(index), "rtt_ms": 600} for index in range(terminals)

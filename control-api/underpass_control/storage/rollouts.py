@@ -239,7 +239,8 @@ async def to_set(
         _in(Progress.PENDING),
         _is_of_its_tenant(rollout),
     )
-    return (await connection.execute(query)).all()
+    found: Sequence[Row[Any]] = (await connection.execute(query)).all()
+    return found
 
 
 async def to_restore(
@@ -252,7 +253,8 @@ async def to_restore(
         ~_in(Progress.RESTORED),
         _is_of_its_tenant(rollout),
     )
-    return (await connection.execute(query.limit(limit))).all()
+    found: Sequence[Row[Any]] = (await connection.execute(query.limit(limit))).all()
+    return found
 
 
 def _of_terminals(rollout: Row[Any], *columns: Any) -> Select[Any]:

@@ -322,8 +322,8 @@ def test_ids_of_learned_places_tell_no_vehicle_any_more(empty_url: str) -> None:
         obstruction(old, {"kind": "learned", "roads": [road], "lost": 3}),
         obstruction("learned:mine", {"kind": "learned"}),
         "INSERT INTO predicted_blockage (id, terminal, obstruction, entry_ms, exit_ms, confidence,"
-        f" source, first_ms, based_on_ms, state) VALUES (1, 11, '{old}', 1, 2, 0.9,"
-        " 'predicted', 0, 0, 'passed')",
+        " source, first_ms, based_on_ms, state) VALUES (1, 11, 'OLD', 1, 2, 0.9, 'predicted', 0, 0,"
+        " 'passed')".replace("OLD", old),
     )
     with_database(empty_url, schema.migrate)
     names = [name for (name,) in rows(empty_url, "SELECT id FROM obstruction")]

@@ -189,8 +189,8 @@ def test_a_tenants_events_are_those_of_its_vehicles(api: Api) -> None:
             drawn = {**learned_place("drawn"), "properties": {}}
             for one in (away, drawn):
                 both_kinds = {"type": "FeatureCollection", "features": [one]}
-                answer = await api.ask("POST", "/v1/obstructions", both_kinds)
-                assert answer.status == 200, answer.text
+                posted = await api.ask("POST", "/v1/obstructions", both_kinds)
+                assert posted.status == 200, posted.text
             await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(SOUTH))
             # The vehicle comes, and goes again.
             await api.ask("PUT", f"/v1/terminals/{SOUTHERN}", _of(NORTH, "guest"))
