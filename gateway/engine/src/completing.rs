@@ -282,7 +282,7 @@ impl Engine {
             delay: late.map_or(way.delay, |(_, rtt)| rtt / 2),
             // The low rate allowed behind a first flight is no limit of the path: taken for one, it
             // would keep flows away from the path.
-            capacity_bps: self.within_share(id, hop.usable_bps()),
+            capacity_bps: hop.usable_bps(),
             loss: measured.recovery_loss,
             busy: way.busy,
         })
@@ -304,21 +304,11 @@ impl Engine {
             arriving_bps,
             ..Competition::default()
         };
-        // The paper knows no classes: all flows that go by the path compete. Otherwise those of
-        // other classes are among the bytes before.
-        let all = self.policy(class).estimate == Estimate::NewConnection;
-        let others_too = self.classes.iter().filter(|of| all && **of != class);
-        let lanes = others_too.filter_map(|of| match self.policy(*of).uses {
-            PathUse::MinFct => self.lane_of(neighbour, *of, id),
-            _ => None,
-        });
-        for lane in lanes.chain([lane]) {
-            for peer in self.ways.peers_behind(neighbour).take(COUNTED_PEERS) {
-                let load = self.peers.get(peer).and_then(|streams| streams.load(lane));
-                if let Some(load) = load {
-                    others.flows += load.flows();
-                    others.bytes = others.bytes.saturating_add(load.up_to(size_bytes));
-                }
+        for peer in self.ways.peers_behind(neighbour).take(COUNTED_PEERS) {
+            let load = self.peers.get(peer).and_then(|streams| streams.load(lane));
+            if let Some(load) = load {
+                others.flows += load.flows();
+                others.bytes = others.bytes.saturating_add(load.up_to(size_bytes));
             }
         }
         if loss > LOSSY {

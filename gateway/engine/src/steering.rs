@@ -72,10 +72,6 @@ pub struct TunnelSnapshot {
     pub held: bool,
     /// What it sends, bit/s.
     pub sends_bps: u64,
-    /// The path's round trip as measured, with its queue; `None` while it is not known.
-    pub rtt: Option<Duration>,
-    /// Part of the packets that the path loses by itself, as measured.
-    pub loss: f64,
     /// Its bytes that wait for the neighbour, and its streams that have something to seal.
     pub backlog_bytes: u64,
     /// As above.
@@ -263,8 +259,6 @@ impl Engine {
         let tunnels = neighbours.into_iter().flat_map(|(neighbour, steered)| {
             steered.tunnels.iter().filter_map(|(class, tunnel)| {
                 let (path, since, reason) = tunnel.on?;
-                let measured = self.hops.get(&path).map(|hop| hop.measured);
-                let measured = measured.unwrap_or_default();
                 Some(TunnelSnapshot {
                     neighbour: *neighbour,
                     class: *class,
@@ -273,8 +267,6 @@ impl Engine {
                     reason,
                     held: tunnel.held.is_some(),
                     sends_bps: steered.of_classes.get(class).map_or(0, |pace| pace.bps),
-                    rtt: measured.base_rtt.map(|base| base + measured.queue),
-                    loss: measured.loss,
                     backlog_bytes: self.waiting_of(*neighbour, *class),
                     backlogged_streams: self.backlogged_streams(*neighbour, *class),
                     moves: tunnel.moves.clone(),
@@ -400,7 +392,7 @@ impl Engine {
         let stays = able.values().any(|leaving| !leaving);
         let read = placed.into_iter().map(|(_, hop)| {
             let id = hop.config.id;
-            let rate_bps = self.within_share(id, hop.usable_bps());
+            let rate_bps = hop.usable_bps();
             let backlog = self.backlog_by(neighbour, class, id);
             let waits = rate_bps.map_or(0.0, |rate| backlog as f64 * 8.0 / rate.max(1) as f64);
             let waits = Duration::from_secs_f64(waits.min(3_600.0));
@@ -408,10 +400,7 @@ impl Engine {
             let pace = steered.and_then(|steered| steered.of_hops.get(&id));
             let load_bps = pace.map_or(0, |pace| pace.bps);
             let best_bps = rate_bps.map(|rate| match load_bps < rate / SHOWS_NOTHING {
-                true => {
-                    let best = self.within_share(id, Some(hop.best_bps()));
-                    rate.max(best.unwrap_or(0))
-                }
+                true => rate.max(hop.best_bps()),
                 false => rate,
             });
             PathReading {

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
 use underpass_engine::{
-    ComparedPath, Engine, EngineConfig, Estimate, FlowChoice, HopId, MeasuredLink, PathUse, Policy,
-    StreamKey,
+    ComparedPath, Engine, EngineConfig, Estimate, HopId, MeasuredLink, PathUse, Policy, StreamKey,
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, Node, URGENT, config, pair_by_two};
+use crate::bench::{BULK, Node, config, pair_by_two};
 use crate::lines::Lines;
 use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, drain, two_hops};
 
@@ -76,29 +75,6 @@ fn the_papers_estimate_shuns_the_far_hop_for_its_handshake_and_start_up() {
 }
 
 #[test]
-fn by_the_papers_estimate_flows_of_all_classes_compete() {
-    for (estimate, competing) in [(Estimate::NewConnection, 3), (Estimate::OpenSession, 0)] {
-        let both = |node, neighbour| {
-            let mut config = configured(node, neighbour, estimate);
-            config.policies.insert(URGENT, minfct(estimate));
-            config
-        };
-        let (mut terminal, _hub) = pair_by_two(both(10, 1), both(1, 10));
-        // The near hop's session takes nothing after the first bundle, which has the first OPEN.
-        for _ in 0..3 {
-            let key = terminal.open(1, URGENT);
-            begin(&mut terminal, key, 10_000, 10_000);
-        }
-        let key = terminal.open(1, BULK);
-        let told = terminal.engine.begin_flow(terminal.now, key, 20_000, true);
-        let why = told.why.expect("it was asked");
-        let near = why.compared.iter().find(|path| path.hop == NEAR);
-        let flows = near.map(|path| path.others.flows);
-        assert_eq!(flows, Some(competing), "{why:?}");
-    }
-}
-
-#[test]
 fn flows_choose_among_the_hops_of_their_policy_wherever_these_stand() {
     let mut config = config(10, &[1; 6]);
     for (hop, (rate, rtt)) in config.hops[4..].iter_mut().zip([(10, 30), (40, 530)]) {
@@ -122,86 +98,6 @@ fn flows_choose_among_the_hops_of_their_policy_wherever_these_stand() {
     };
     assert_eq!(chosen(1_000), Some(HopId(4)));
     assert_eq!(chosen(5_000_000), Some(HopId(5)));
-}
-
-#[test]
-fn a_busy_beam_counts_as_what_is_left_of_it_for_the_terminal() {
-    let mut config = config(1, &[10, 10, 11, 12, 13, 14, 15, 16, 17]);
-    config.beam_rate_bps = Some(40_000_000);
-    config.send_buffer_bytes = Some(400_000);
-    config.hops[0].on_beam = false;
-    for (hop, (rate, rtt)) in config.hops.iter_mut().zip([(10, 30), (40, 530)]) {
-        hop.send_rate_bps = Some(rate * 1_000_000);
-        hop.rtt = Duration::from_millis(rtt);
-    }
-    config.policies.insert(BULK, minfct(Estimate::OpenSession));
-    let mut hub = Node::new(Instant::now(), config);
-    for hop in 0..9 {
-        hub.up(hop, 100 * (hop + 1));
-    }
-    let key = hub.open(10, BULK);
-    let why = |hub: &mut Node| {
-        let told = hub.engine.begin_flow(hub.now, key, 1_000_000, true);
-        told.why.expect("it was asked")
-    };
-    let of_far = |why: &FlowChoice| {
-        let far = why.compared.iter().find(|path| path.hop == FAR);
-        far.and_then(|path| path.path.capacity_bps)
-    };
-    // 0.8 s by the near hop, and 0.2 s and the delay of 0.265 s by the far one.
-    let idle = why(&mut hub);
-    assert_eq!((idle.chosen, of_far(&idle)), (Some(FAR), Some(40_000_000)));
-    for terminal in 11..18 {
-        let busy = hub.open(terminal, BULK);
-        let room = hub.engine.send_capacity(busy);
-        hub.write(busy, room);
-    }
-    // No time passes, so this ends when the beam has nothing left.
-    loop {
-        let offers = hub.offers();
-        if offers.is_empty() {
-            break;
-        }
-        offers
-            .into_iter()
-            .for_each(|(session, _)| hub.ready(session));
-    }
-    // All others wait for the beam, so by the far hop it would take 1.6 s and the delay.
-    let full = why(&mut hub);
-    assert_eq!((full.chosen, of_far(&full)), (Some(NEAR), Some(5_000_000)));
-}
-
-#[test]
-fn what_waits_for_another_hop_delays_no_flow() {
-    let pinned = Policy {
-        uses: PathUse::Pinned,
-        paths: vec!["hop1".to_owned()],
-        ..Policy::default()
-    };
-    for (policy, streams) in [(pinned, 8), (minfct(Estimate::OpenSession), 1)] {
-        let both = |node, neighbour| {
-            let mut config = configured(node, neighbour, Estimate::OpenSession);
-            config.policies.insert(URGENT, policy.clone());
-            config
-        };
-        let (mut terminal, _hub) = pair_by_two(both(10, 1), both(1, 10));
-        // All of this goes by the far hop, whose session takes nothing after the first bundle.
-        for _ in 0..streams {
-            let key = terminal.open(1, URGENT);
-            let room = terminal.engine.send_capacity(key);
-            begin(&mut terminal, key, 20_000_000, room);
-        }
-        let key = terminal.open(1, BULK);
-        let told = terminal.engine.begin_flow(terminal.now, key, 20_000, true);
-        let why = told.why.expect("it was asked");
-        let before = |id: HopId| {
-            let path = why.compared.iter().find(|path| path.hop == id);
-            path.map(|path| path.others.before_bytes)
-        };
-        assert!(before(NEAR) < Some(10_000), "{why:?}");
-        assert!(before(FAR) > Some(100_000), "{why:?}");
-        assert_eq!(why.chosen, Some(NEAR));
-    }
 }
 
 #[test]

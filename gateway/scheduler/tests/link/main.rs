@@ -1,6 +1,5 @@
 //! The link scheduler in virtual time.
 
-mod beside;
 mod claims;
 mod debts;
 mod laws;
