@@ -24,13 +24,9 @@ from underpass_control.taking_turns import Turns
 from underpass_control.usage import BUCKET_MS
 
 _LOG = structlog.get_logger()
-# So much of a track is enough to find the road and the pace again. How it came there, since when it
-# has stood and whether its receiver's values vary needs more, but not each fix: a beam may have a
-# thousand vehicles. One that has been silent for longer than _SILENT_MS has left its road tunnel,
-# or is parked.
-_WHOLE_MS = 40_000
-_TRACK_MS = 180_000
-_APART_MS = 5_000
+# This much of a track is enough to find the road and the pace again. A vehicle that has been silent
+# for longer than _SILENT_MS has left its road tunnel, or is parked.
+_TRACK_MS = 40_000
 _SILENT_MS = 15 * 60_000
 
 
@@ -89,9 +85,7 @@ async def recall(
         beam,
         since_ms=now_ms - _SILENT_MS,
         until_ms=now_ms + CLOCK_TOLERANCE_MS,
-        whole_ms=_WHOLE_MS,
         within_ms=_TRACK_MS,
-        apart_ms=_APART_MS,
         terminals=terminals,
     )
     found.sort(key=lambda one: (one.terminal, one.time_ms))

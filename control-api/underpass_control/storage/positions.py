@@ -8,18 +8,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    and_,
-    delete,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import ColumnElement, Select, delete, exists, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import aliased
 
@@ -316,16 +305,13 @@ async def recent(
     *,
     since_ms: int,
     until_ms: int,
-    whole_ms: int,
     within_ms: int,
-    apart_ms: int,
     terminals: Collection[int] | None = None,
 ) -> list[Position]:
     """Return the last part of the track of each terminal of a beam, or of some, in order of time.
 
-    That is what each reported within `whole_ms` before its newest report before `until_ms`, if that
-    is not before `since_ms`; and of what it reported earlier, within `within_ms`, the first report
-    of each interval of `apart_ms` since the epoch.
+    That is what each reported within so long before its newest report before `until_ms`, if that is
+    not before `since_ms`.
     """
     table = PositionReport.__table__
     newest = (
@@ -334,26 +320,15 @@ async def recent(
         .scalar_subquery()
     )
     ends = select(Terminal.node, newest.label("newest_ms")).where(among(beam, terminals)).subquery()
-    interval_ms = table.c.time_ms - table.c.time_ms % apart_ms
-    number = func.row_number().over(
-        partition_by=(table.c.terminal, interval_ms), order_by=table.c.time_ms
-    )
-    found = (
-        select(table, ends.c.newest_ms, interval_ms.label("interval_ms"), number.label("number"))
-        .join(ends, table.c.terminal == ends.c.node)
+    rows = await connection.execute(
+        select(table)
+        .join(ends, PositionReport.terminal == ends.c.node)
         .where(
             ends.c.newest_ms >= since_ms,
-            table.c.time_ms >= ends.c.newest_ms - within_ms,
-            table.c.time_ms <= ends.c.newest_ms,
+            PositionReport.time_ms >= ends.c.newest_ms - within_ms,
+            PositionReport.time_ms <= ends.c.newest_ms,
         )
-        .subquery()
-    )
-    # Of an interval that begins before that time, the first report is not known.
-    is_first = and_(found.c.number == 1, found.c.interval_ms >= found.c.newest_ms - within_ms)
-    rows = await connection.execute(
-        select(*(found.c[name] for name in Position._fields))
-        .where(or_(found.c.time_ms >= found.c.newest_ms - whole_ms, is_first))
-        .order_by(found.c.time_ms)
+        .order_by(PositionReport.time_ms)
     )
     return [Position(**row) for row in rows.mappings()]
 

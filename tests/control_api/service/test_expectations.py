@@ -438,33 +438,6 @@ def test_a_new_planner_expects_what_the_old_one_did(api: Api) -> None:
     assert here.entry_ms - at > 15_000
 
 
-def test_a_new_planner_knows_how_long_a_vehicle_has_stood_from_few_fixes(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fed = []
-    feed = Predictions.feed
-
-    def counted(self: Predictions, terminal: int, fix: Fix) -> bool:
-        fed.append(fix.time_ms)
-        return feed(self, terminal, fix)
-
-    monkeypatch.setattr(Predictions, "feed", counted)
-    at = now_ms()
-    moving = eastwards(-900.0, 20.0, seconds=200)
-    stands = [
-        replace(moving[-1], time_ms=moving[-1].time_ms + 1_000 * s, speed_mps=0.0)
-        for s in range(1, 101)
-    ]
-    drive(api, moving + stands, at)
-    track = recalled(api, at)[0]._terminals[FIRST].predictor.track
-    assert track.standing_since_ms is not None
-    assert at - 100_000 < track.standing_since_ms <= at - 95_000
-    # The last 40 s, and one in five of the rest.
-    assert fed == sorted(set(fed))
-    assert fed[0] >= at - 180_000
-    assert 41 + 27 <= len(fed) <= 41 + 29
-
-
 def test_a_new_planner_knows_who_is_in_the_dark_and_what_was_announced(api: Api) -> None:
     at = now_ms()
     drive(api, eastwards(-40.0, 20.0, seconds=35), at - 5_000)
