@@ -20,6 +20,6 @@ pub use contact::{Contact, State};
 pub use follower::{Follower, Following, Planned};
 pub use poster::{PostTrace, Poster, PosterConfig, Posting, Teller};
 pub use queue::{Figures, Lane, Taken};
-pub use service::{ConfigError, Service, ServiceConfig, ServiceError};
+pub use service::{ConfigError, Service, ServiceConfig, ServiceError, read_token};
 pub use spool::SpoolError;
 pub use trust::Trust;

@@ -106,7 +106,7 @@ impl Service {
     pub fn new(config: ServiceConfig) -> Result<Service, ConfigError> {
         let base = base(&config.url).ok_or_else(|| ConfigError::Url(config.url.clone()))?;
         if let Some(path) = &config.token_file {
-            token(path)?;
+            authorization(path)?;
         }
         let mut http = HttpConnector::new();
         http.enforce_http(false);
@@ -235,7 +235,7 @@ impl Service {
             return Ok(request);
         };
         // Read again each time: a token may be replaced while the node runs.
-        let token = token(file).map_err(ServiceError::Token)?;
+        let token = authorization(file).map_err(ServiceError::Token)?;
         Ok(request.header(AUTHORIZATION, token))
     }
 
@@ -266,18 +266,27 @@ fn base(url: &str) -> Option<String> {
     Some(format!("{scheme}://{}{prefix}", uri.authority()?))
 }
 
+/// Reads a token of the control service from a file.
+///
+/// # Errors
+/// Why it cannot be read, without the name of the file.
+pub fn read_token(path: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let token = text.trim();
+    if token.is_empty() || token.contains(char::is_whitespace) {
+        return Err("must hold the token, in one line".to_owned());
+    }
+    Ok(token.to_owned())
+}
+
 /// What a request says to be let in.
-fn token(path: &Path) -> Result<HeaderValue, ConfigError> {
+fn authorization(token_file: &Path) -> Result<HeaderValue, ConfigError> {
     let failed = |reason: String| ConfigError::Token {
-        path: path.to_owned(),
+        path: token_file.to_owned(),
         reason,
     };
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    let text = text.trim();
-    if text.is_empty() || text.contains(char::is_whitespace) {
-        return Err(failed("must hold the token, in one line".to_owned()));
-    }
-    let header = HeaderValue::from_str(&format!("Bearer {text}"));
+    let token = read_token(token_file).map_err(failed)?;
+    let header = HeaderValue::from_str(&format!("Bearer {token}"));
     let mut header = header.map_err(|error| failed(error.to_string()))?;
     header.set_sensitive(true);
     Ok(header)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ring::{digest, hmac};
 use thiserror::Error;
+use underpass_control_client::read_token;
 use underpass_reports::Proof;
 
 use crate::config::Config;
@@ -64,15 +65,10 @@ impl Prover {
 
 /// The service stores no token, only its hash: so that is the key.
 fn key(token_file: &Path) -> Result<hmac::Key, TokenError> {
-    let failed = |reason: String| TokenError {
+    let token = read_token(token_file).map_err(|reason| TokenError {
         path: token_file.to_owned(),
         reason,
-    };
-    let text = std::fs::read_to_string(token_file).map_err(|error| failed(error.to_string()))?;
-    let token = text.trim();
-    if token.is_empty() || token.contains(char::is_whitespace) {
-        return Err(failed("must hold the token, in one line".to_owned()));
-    }
+    })?;
     let hash = digest::digest(&digest::SHA256, token.as_bytes());
     Ok(hmac::Key::new(hmac::HMAC_SHA256, hash.as_ref()))
 }
