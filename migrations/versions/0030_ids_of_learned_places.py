@@ -19,7 +19,7 @@ _OBSTRUCTION = sa.table(
 )
 _NAMING = [
     sa.table(name, sa.column("obstruction", sa.String()))
-    for name in ("predicted_blockage", "announcement")
+    for name in ("predicted_blockage", "announcement", "intervention")
 ]
 
 

@@ -155,6 +155,7 @@ class Knowledge:
         turns = Turns()
         passed_over = 0
         for terminal, found in waiting.items():
+            await turns.pause()
             # First, leave out unusable positions, so that they replace no fix beside them.
             due = [one for one in found if one.time_ms <= now_ms + CLOCK_TOLERANCE_MS]
             if len(due) < len(found) and terminal in self._nodes:

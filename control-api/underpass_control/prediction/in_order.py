@@ -70,6 +70,9 @@ class InOrder:
 
     def take_late(self, predictor: Predictor) -> bool:
         """Feed the predictor again with the late fixes in their places; tell whether it was."""
+        # What is not paid for is not looked at either.
+        if not self._late or len(self._late) > self._paid:
+            return False
         self._late = [fix for fix in self._late if self._is_useful(fix)]
         if not self._late:
             return False

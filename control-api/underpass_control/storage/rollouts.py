@@ -184,8 +184,10 @@ async def moved(connection: AsyncConnection, rollout: Row[Any], *, limit: int) -
             ),
         )
     )
-    rows = await connection.execute(query.limit(limit))
-    return [member_of(row, rollout) for row in rows]
+    rows = (await connection.execute(query.limit(limit))).all()
+    found = [(row.progress, member_of(row, rollout)) for row in rows]
+    # `member_of` decides: a row that it leaves as it is would be found for ever.
+    return [member for before, member in found if member.progress.value != before]
 
 
 async def standing(

@@ -1,6 +1,6 @@
 //! A session of LTP over UDP (RFC 7122): a segment in each datagram, a bundle in each block that is
-//! sent, all of it red, or green if it is configured and nobody has custody of the bundle. A received
-//! block may contain several.
+//! sent, all of it red, or green if it is configured and nobody has custody of the bundle. A
+//! received block may contain several.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -128,7 +128,7 @@ impl Estimator {
     pub fn new(limits: Limits) -> Estimator {
         Estimator {
             limits,
-            capacity: limits.hint_bps.map(|bps| bps as f64),
+            capacity: hinted(&limits),
             reason: Reason::Hint,
             loss: 0.0,
             loss_learned: None,
@@ -164,6 +164,7 @@ impl Estimator {
             self.estimate(bps as f64, Reason::Hint);
         } else if limits.ceiling_bps.is_some() && limits.ceiling_bps != before.ceiling_bps {
             self.capacity = None;
+            self.word.forget();
         } else {
             return;
         }
@@ -181,7 +182,7 @@ impl Estimator {
     /// Discards what was found of the capacity: the estimate begins anew at the hint.
     pub fn begin_anew(&mut self) {
         self.interrupt();
-        self.capacity = self.limits.hint_bps.map(|bps| bps as f64);
+        self.capacity = hinted(&self.limits);
         self.reason = Reason::Hint;
     }
 
@@ -582,4 +583,9 @@ impl Estimator {
             self.probing.begin(now, capacity, most, trip, bunch);
         }
     }
+}
+
+/// The estimate at a hint, bit/s.
+fn hinted(limits: &Limits) -> Option<f64> {
+    limits.hint_bps.map(|bps| (bps as f64).max(LEAST_CAPACITY))
 }

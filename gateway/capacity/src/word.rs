@@ -37,6 +37,11 @@ impl Word {
         self.see(by_word);
         (by_word != capacity).then_some(by_word)
     }
+
+    /// What was measured does not count any more.
+    pub fn forget(&mut self) {
+        self.measured = None;
+    }
 }
 
 #[cfg(test)]

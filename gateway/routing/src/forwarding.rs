@@ -337,6 +337,9 @@ impl Forwarding {
                     continue;
                 };
                 let back = onward.bytes.min(bytes.unsigned_abs());
+                if back == 0 {
+                    continue;
+                }
                 onward.bytes -= back;
                 change(
                     onward.contacts.as_slice(),

@@ -46,10 +46,10 @@ type Key = (Node, Node, u64, usize);
 /// ```
 ///
 /// Times are `+SECONDS` after `reference_ms` (ms since the Unix epoch) or after the last
-/// `@ TIME` (`@ 0` is the present, that is `reference_ms` again), or `yyyy/mm/dd-hh:mm:ss` in UTC. A range from the smaller to the larger node
-/// number holds in both directions, unless another range is given for the reverse
-/// direction; a range from the larger to the smaller number holds in that direction only
-/// (ionrc(5)). Comments begin with `#`.
+/// `@ TIME` (`@ 0` is the present, that is `reference_ms` again), or `yyyy/mm/dd-hh:mm:ss` in
+/// UTC. A range from the smaller to the larger node number holds in both directions, unless
+/// another range is given for the reverse direction; a range from the larger to the smaller number
+/// holds in that direction only (ionrc(5)). Comments begin with `#`.
 ///
 /// A contact gets the light time of the ranges that hold during it, and is split where
 /// that changes; a contact without any range is an error. Ignored are registrations (a

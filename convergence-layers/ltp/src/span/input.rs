@@ -145,6 +145,15 @@ impl Span {
             // The client has the block, and the peer has restarted: what was reported of it says
             // nothing about the new one.
             self.end_receiving(number);
+            // The new one is open, and is closed anew when it ends.
+            if self
+                .closed_order
+                .back()
+                .is_some_and(|(_, last)| *last == number)
+            {
+                self.closed_order.pop_back();
+                self.closed.remove(&number);
+            }
         } else if known.is_none() && self.is_over(number) {
             self.refused.closed += 1;
             return;

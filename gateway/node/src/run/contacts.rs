@@ -203,8 +203,8 @@ impl ContactRouting {
         })
     }
 
-    /// The planned route of small bundles to a node; none if the node has a route of its own, or the plan has none
-    /// at present.
+    /// The planned route of small bundles to a node; none if the node has a route of its own, or
+    /// the plan has none at present.
     pub fn way_to(&self, node: u64) -> Option<PlannedWay> {
         let state = self.lock();
         if state.routed.contains(&node) {

@@ -47,7 +47,10 @@ impl Shell {
         let send_by = |shard: usize, send: Send| {
             self.with_inner(shard, |inner, now| {
                 let sent = inner.engine.send_for_application(now, send, file.cloned());
-                (sent, inner.engine.shard_to(node, bytes))
+                let other = matches!(sent, Err(SendError::NoRoute))
+                    .then(|| inner.engine.shard_to(node, bytes))
+                    .flatten();
+                (sent, other)
             })
         };
         match send_by(shard, send.clone()) {
