@@ -12,6 +12,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.storage.database import Database
 
@@ -20,6 +22,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = (_PACKAGE / "migrations", _PACKAGE.parents[1] / "migrations")
 # One process migrates at a time; the number only has to be the same for all.
 _ADVISORY_LOCK = 0x756E_6465
+# A service that still runs reads tables in another order than a migration locks them. PostgreSQL
+# ends one of two transactions that wait for each other, which may be the migration's.
+_DEADLOCK = "40P01"
+_DEADLOCKS = 10
 
 
 class SchemaError(RuntimeError):
@@ -95,6 +101,8 @@ async def _run(
         config.set_main_option("script_location", str(folder()))
         config.attributes["connection"] = connection
         config.attributes["on_version_apply"] = _counted(_revision(connection), told)
+        # Alembic commits after each migration only where no transaction has begun yet.
+        connection.commit()
         try:
             migration(config)
         except CommandError as error:
@@ -104,11 +112,25 @@ async def _run(
         if not database.is_sqlite:
             await connection.execute(text(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})"))
             await connection.commit()
-        await connection.run_sync(run)
+        await _again_after_deadlocks(connection, run)
         await connection.commit()
         if not database.is_sqlite:
             await connection.execute(text(f"SELECT pg_advisory_unlock({_ADVISORY_LOCK})"))
             await connection.commit()
+
+
+async def _again_after_deadlocks(
+    connection: AsyncConnection, run: Callable[[Connection], None]
+) -> None:
+    for left in reversed(range(_DEADLOCKS)):
+        try:
+            await connection.run_sync(run)
+        except DBAPIError as error:
+            if left == 0 or getattr(error.orig, "sqlstate", None) != _DEADLOCK:
+                raise
+            await connection.rollback()
+        else:
+            return
 
 
 def _counted(current: str | None, told: Callable[[int, int], None]) -> Callable[..., None]:

@@ -182,7 +182,14 @@ def test_the_verb_plays_a_file_and_sums_up(tmp_path: Path) -> None:
         app, ["replay", str(log), "--to", to, "--speed", "400", "--json"], catch_exceptions=False
     )
     assert result.exit_code == 0, result.output
-    said = {"fixes": 40, "sent": 40, "losses": 0, "trouble": None, "left_out": 0}
+    said = {
+        "fixes": 40,
+        "sent": 40,
+        "losses": 0,
+        "trouble": None,
+        "left_out": 0,
+        "unreadable_lines": 0,
+    }
     assert json.loads(result.stdout) == said
     wrong = CliRunner().invoke(app, ["replay", str(log), "--to", "http://127.0.0.1:1"])
     assert wrong.exit_code == 1

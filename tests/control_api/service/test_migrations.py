@@ -6,6 +6,7 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Connection, TextClause, bindparam, inspect, text
+from sqlalchemy.exc import DBAPIError
 from underpass_control.access.lookup import find_caller
 from underpass_control.access.secrets import digest_of
 from underpass_control.storage import schema
@@ -223,6 +225,50 @@ def test_a_service_whose_schema_is_gone_is_not_ready(
     api.run(schema.migrate_down(api.database, "base"))
     assert api.get("/health", caller=None).status == 200
     assert "migrate" in api.get("/ready", caller=None).problem
+
+
+def test_a_reader_that_waits_for_a_migration_does_not_end_it(empty_url: str) -> None:
+    if not empty_url.startswith("postgresql"):
+        pytest.skip("SQLite has one writer, and readers do not wait for it")
+    waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'")
+
+    async def run(database: Database) -> None:
+        await schema.migrate(database, "0004")
+        async with database.migrating() as reader:
+            await reader.execute(text("SELECT * FROM terminal"))
+            # This one alters the beams, and then waits for the terminals.
+            upgrade = asyncio.create_task(schema.migrate(database, "0005"))
+            async with database.migrating() as watcher:
+                while not (await watcher.execute(waits)).scalar():
+                    await asyncio.sleep(0.01)
+            with suppress(DBAPIError):
+                await reader.execute(text("SELECT * FROM beam"))
+            await reader.rollback()
+            await upgrade
+        assert await schema.revision(database) == "0005"
+
+    with_database(empty_url, run)
+
+
+def test_each_migration_is_a_transaction(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("no column is added")
+
+    async def run(database: Database) -> None:
+        await schema.migrate(database, "0004")
+        monkeypatch.setattr("alembic.op.add_column", fails)
+        with pytest.raises(RuntimeError, match="no column"):
+            await schema.migrate(database)
+        monkeypatch.undo()
+        assert await schema.revision(database) == "0004"
+        await schema.migrate_down(database, "base")
+        monkeypatch.setattr("alembic.op.add_column", fails)
+        with pytest.raises(RuntimeError, match="no column"):
+            await schema.migrate(database)
+        # What came before stays.
+        assert await schema.revision(database) == "0001"
+
+    with_database(empty_url, run)
 
 
 @pytest.mark.parametrize("text_of", ["mysql://h/d", "postgres", "", "sqlite+pysqlite3", "://"])
