@@ -2,6 +2,7 @@
 
 mod draining;
 mod judging;
+mod others;
 mod reported;
 mod starting;
 
@@ -14,6 +15,7 @@ use crate::told::{self, Told};
 use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
 use crate::word::Word;
 use crate::{Reading, Reason, WayThere};
+use others::Others;
 use starting::Flights;
 
 /// Arrivals are counted over a quarter of the round trip, within these bounds, and over at least so
@@ -105,6 +107,9 @@ pub struct Estimator {
     drain_bits: f64,
     queue: Duration,
     told: Told,
+    /// The peer's last report, if it is believed.
+    reported: Option<WayThere>,
+    others: Option<Others>,
     /// When the estimate was last below `Limits::least_bps`.
     doubted: Option<Instant>,
     /// A first flight has had no answer for too long.
@@ -146,6 +151,8 @@ impl Estimator {
             drain_bits: 0.0,
             queue: Duration::ZERO,
             told: Told::default(),
+            reported: None,
+            others: None,
             doubted: None,
             unanswered: false,
             flights: Flights::default(),
@@ -174,6 +181,7 @@ impl Estimator {
     /// Ends a drain or probe that belongs to the estimate before.
     fn go_on_as_told(&mut self) {
         self.drain = None;
+        self.others = None;
         self.fallen_from = None;
         self.drain_bits = 0.0;
         self.probing = Probing::new();
@@ -275,6 +283,7 @@ impl Estimator {
         reading.rtt = measured.map(own);
         let believed = self.told.believed(now, base, &reading, shared);
         let current = believed.filter(|told| !told::is_overtaken(base, *told, &reading));
+        self.reported = current;
         reading.way_there = current.filter(|_| !steady);
         let told = reading.way_there.map(|told| WayThere {
             late: self.history.least_told(now, told),
@@ -299,7 +308,7 @@ impl Estimator {
         let Some(base) = self.base.get().filter(|base| *base >= LEAST_RTT) else {
             return;
         };
-        self.access = self.access.min(base + MOST_FRAMES);
+        self.look_for_others(now, base);
         self.find_first(now, base, &reading, way_back, steady);
         let window = self.window(now, steady);
         let Some(mut view) = self.view(now, base + self.access, window, reading.allowed_bps) else {
@@ -314,7 +323,7 @@ impl Estimator {
         view.steady = steady;
         view.way_back = way_back;
         if let Some(told) = told {
-            view.told = Some(told);
+            view.tell(told, self.access);
             self.count_by_told(now, &mut view, told, reading.allowed_bps);
         }
         self.queue = view.queue + shared;
@@ -538,7 +547,8 @@ impl Estimator {
     }
 
     fn estimate(&mut self, capacity: f64, reason: Reason) {
-        self.capacity = Some(capacity.max(LEAST_CAPACITY));
+        let least = self.others.map_or(0.0, |others| others.least_bps);
+        self.capacity = Some(capacity.max(least).max(LEAST_CAPACITY));
         self.reason = reason;
     }
 

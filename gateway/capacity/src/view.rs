@@ -80,6 +80,15 @@ impl View {
             || self.carried < self.sent * (1.0 - TOO_MUCH)
     }
 
+    /// Notes what the peer reports; without round trips, that is all that shows a queue. `aside` is
+    /// the part that counts as round trip.
+    pub fn tell(&mut self, told: WayThere, aside: Duration) {
+        self.told = Some(told);
+        if !self.heard {
+            self.queue = told.late.saturating_sub(aside);
+        }
+    }
+
     /// Whether nearly `bps` arrives, and leaves no queue. Acknowledgements that a queue on the way
     /// back has bunched show that only if the peer reports the queue of this direction.
     pub fn carries(&self, bps: f64) -> bool {

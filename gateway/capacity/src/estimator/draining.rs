@@ -18,6 +18,8 @@ const LEAST_STANDING: Duration = Duration::from_millis(200);
 const ECHO_STEPS: u32 = 16;
 /// If so many drains in a row leave more than half of a queue at all times, none of it is ours.
 const UNMOVED: u32 = 2;
+/// Beside a queue on the way back it takes more of them, since reports come late.
+const UNMOVED_BESIDE: u32 = 3;
 /// After a fall by more than this part on a short way, a probe looks at once for the capacity of
 /// before: pages of others take as much and are soon over.
 const FALLEN: f64 = 0.25;
@@ -87,6 +89,9 @@ impl Estimator {
         let paused = !view.heard && view.steady && pause.is_some_and(|until| now < until);
         if !queued && !paused && drain.settling.is_some() {
             self.end_drain(now, view);
+            if self.others.take().is_some() {
+                self.probing.double(now);
+            }
             return;
         }
         let before = self.capacity.unwrap_or(view.carried);
@@ -114,21 +119,28 @@ impl Estimator {
             return;
         }
         let had = drain.rtt.saturating_sub(view.base);
-        let least = self.history.least_rtt(answered);
+        let (from, most) = match view.told {
+            None => (answered, UNMOVED),
+            // A report that is late may miss the moment without a queue.
+            Some(_) => (since, UNMOVED_BESIDE),
+        };
+        let least = self.history.least_rtt(from);
         let left = least.map_or(had, |rtt| rtt.saturating_sub(view.base));
-        if left > had / 2 && view.told.is_none() {
-            // The drain has changed nothing. If the next one does not either, the queue is
+        if left > had / 2 && (view.told.is_none() || self.is_of_others(had)) {
+            // The drain has changed nothing. If the next ones do not either, the queue is
             // another's, or the way has become longer.
             self.unmoved += 1;
-            if self.unmoved < UNMOVED {
-                self.begin_drain(now, view.latest);
-            } else {
+            if self.unmoved >= most {
                 self.give_up_base(now, since + drain.rtt, view);
                 self.end_drain(now, view);
                 // While the way became longer, less arrived than the link carries.
                 if let Some(capacity) = self.capacity.filter(|one| *one < self.before) {
                     self.probing.look_for(now, self.before / capacity - 1.0);
                 }
+            } else if view.told.is_none() {
+                self.begin_drain(now, view.latest);
+            } else {
+                self.lower(now, view, view.carried);
             }
         } else if !view.steady || view.backlogged && view.falls_short() {
             self.unmoved = 0;
@@ -181,7 +193,8 @@ impl Estimator {
     }
 
     /// Notes that the delay above the base round trip is no queue of ours, since all packets have
-    /// it at any rate. Up to a bound it is the wait for access; a longer one is part of a new base.
+    /// it at any rate. If the peer reports it, it is others' queue. Otherwise, up to a bound, it is
+    /// the wait for access; a longer one is part of a new base.
     fn give_up_base(&mut self, now: Instant, since: Instant, view: &View) {
         let least = self.history.least_rtt(now - view.window);
         let waits = self
@@ -189,7 +202,13 @@ impl Estimator {
             .get()
             .zip(least)
             .map(|(base, rtt)| (base, rtt.saturating_sub(base)));
+        let reported = waits.is_some_and(|(_, wait)| self.is_of_others(wait));
+        self.others = reported.then(|| self.beside_others(now));
+        if let Some(capacity) = self.capacity {
+            self.estimate(capacity, self.reason);
+        }
         match waits {
+            Some((_, wait)) if self.others.is_some() => self.access = wait,
             Some((base, wait)) if wait <= base + MOST_FRAMES => self.access = wait,
             _ => {
                 self.base.forget_before(since);
