@@ -205,8 +205,7 @@ impl Estimator {
         self.capacity.map(|_| self.reason)
     }
 
-    /// What may be sent at `now`, bit/s of IP packets; `None` is unlimited, except for
-    /// [`Estimator::first_flight`].
+    /// What may be sent at `now`, bit/s of IP; `None`: no limit but [`Estimator::first_flight`].
     pub fn rate_bps(&self, now: Instant) -> Option<u64> {
         let rate = self.capacity.map(|capacity| {
             let probe = self.probing.sending(now);
@@ -547,8 +546,8 @@ impl Estimator {
     }
 
     fn estimate(&mut self, capacity: f64, reason: Reason) {
-        let least = self.others.map_or(0.0, |others| others.least_bps);
-        self.capacity = Some(capacity.max(least).max(LEAST_CAPACITY));
+        let kept = self.others.map_or(0.0, |others| others.least_bps);
+        self.capacity = Some(capacity.max(kept).max(LEAST_CAPACITY));
         self.reason = reason;
     }
 
