@@ -58,6 +58,8 @@ pub(super) struct Surroundings {
     pub(super) unlimited_lowat_bytes: u32,
     /// Whether MPTCP was asked for.
     pub(super) wants_mptcp: bool,
+    /// The receive buffer from when the session is up, bytes of payload; `None` leaves it.
+    pub(super) receive_buffer_bytes: Option<u32>,
     /// Notified when the session is suspended, and when no longer.
     pub(super) blocked: Option<watch::Sender<bool>>,
     /// Called when the node wants another session instead of this one.
@@ -82,6 +84,7 @@ impl Surroundings {
             whole_mru_bytes: defaults.config.whole_mru_bytes,
             unlimited_lowat_bytes: defaults.socket.notsent_lowat_bytes,
             wants_mptcp: defaults.socket.mptcp,
+            receive_buffer_bytes: None,
             blocked: None,
             renew: None,
             on_up,
@@ -373,6 +376,9 @@ impl<T: Transport> Driver<T> {
             Ok((socket, remote)) => {
                 if established.keepalive_s == 0 {
                     socket.keep_alive();
+                }
+                if let Some(bytes) = self.around.receive_buffer_bytes {
+                    socket.widen(bytes);
                 }
                 if let Some(incarnation) = established.incarnation {
                     let peer = established.peer_node_id.clone();

@@ -5,11 +5,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use socket2::SockRef;
+use tracing::warn;
 use underpass_cla::PathFigures;
 
 use super::mptcp::{self, Subflows};
 use super::pacing::{notsent_lowat_bytes, payload_bytes_per_second};
-use super::socket::{congestion_control, set_max_pacing_rate};
+use super::socket::{congestion_control, set_max_pacing_rate, set_receive_buffer};
 use super::tcp_info::TcpInfo;
 
 /// Who keeps to the rate of a session.
@@ -41,6 +42,10 @@ pub trait Socket: Debug + Send + 'static {
     /// Lets the transport detect by itself that the peer is gone, if it can: the two sides of the
     /// session have agreed on no keepalives.
     fn keep_alive(&self) {}
+
+    /// Sets the receive buffer, bytes of payload, if it has one of its own: the peer has proved its
+    /// identity.
+    fn widen(&self, _receive_buffer_bytes: u32) {}
 }
 
 /// A socket of the kernel. The driver owns it, and closes it only after the handle has released
@@ -181,5 +186,11 @@ impl Socket for KernelSocket {
         // Probes after two hours of silence, unless the system is configured otherwise. If this
         // fails, the session is no worse than before.
         let _ = SockRef::from(self).set_keepalive(true);
+    }
+
+    fn widen(&self, receive_buffer_bytes: u32) {
+        if let Err(error) = set_receive_buffer(self.as_fd(), receive_buffer_bytes) {
+            warn!(%error, receive_buffer_bytes, "the receive buffer stays small");
+        }
     }
 }

@@ -289,6 +289,7 @@ impl Shared {
     ) -> Result<Option<Ended>, ContactFailure> {
         let defaults = self.session_defaults();
         defaults.socket.tune(tcp.as_fd())?;
+        defaults.socket.narrow(tcp.as_fd())?;
         let config = defaults.session_config(Role::Passive, self.tls.is_some());
         let mut core = SessionCore::new(config, now());
         let heard = timeout_at(contact::deadline(&core), half_open.hear(&tcp));
@@ -315,7 +316,10 @@ impl Shared {
             }
             Ok(())
         });
-        let around = Surroundings::new(&defaults, self.node.clone(), key, on_up);
+        let around = Surroundings {
+            receive_buffer_bytes: defaults.socket.receive_buffer_bytes,
+            ..Surroundings::new(&defaults, self.node.clone(), key, on_up)
+        };
         Ok(Some(
             task::run(contact, core, around, &self.registry, pending()).await,
         ))

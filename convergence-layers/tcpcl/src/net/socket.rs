@@ -11,6 +11,10 @@ use tracing::{debug, warn};
 
 use super::mptcp::is_mptcp;
 
+/// The receive buffer of an accepted connection whose peer has not proved its identity, bytes: what
+/// Linux allows a peer to send at first.
+const UNPROVEN_RECEIVE_BYTES: u32 = 64 << 10;
+
 /// Options of a path's sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
@@ -62,7 +66,7 @@ impl SocketOptions {
         }
         let fd = socket.as_fd();
         if let Some(bytes) = self.receive_buffer_bytes {
-            set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)?;
+            set_receive_buffer(fd, bytes)?;
         }
         if let Some(bytes) = self.send_buffer_bytes {
             set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)?;
@@ -99,6 +103,16 @@ impl SocketOptions {
         socket.set_tcp_notsent_lowat(self.notsent_lowat_bytes)
     }
 
+    /// Limits what the kernel holds of an accepted connection, until [`set_receive_buffer`] gives
+    /// it what these options say. The listening socket has the whole buffer nevertheless: the first
+    /// packet fixes the scale of all later windows (RFC 7323, 2.3).
+    pub(super) fn narrow(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        match self.receive_buffer_bytes {
+            Some(UNPROVEN_RECEIVE_BYTES..) => set_receive_buffer(fd, UNPROVEN_RECEIVE_BYTES),
+            _ => Ok(()),
+        }
+    }
+
     fn choose_congestion_control(&self, socket: &Socket) {
         let taken = self
             .congestion_control
@@ -119,6 +133,11 @@ pub(super) fn congestion_control(fd: BorrowedFd<'_>) -> String {
     let name = SockRef::from(&fd).tcp_congestion().unwrap_or_default();
     let end = name.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned()
+}
+
+/// Sets the receive buffer to `bytes` of payload, as far as the system allows.
+pub(super) fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
 /// Above the system's limit with CAP_NET_ADMIN; otherwise up to that limit, or as far as the kernel

@@ -11,6 +11,7 @@ mod resuming;
 mod spares;
 mod tls;
 mod turns;
+mod unproven;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
