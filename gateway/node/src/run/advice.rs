@@ -6,6 +6,7 @@ use underpass_hybla::Loader;
 use super::congestion_controls::preferences;
 use super::links::{accepted_socket, dialled_socket};
 use crate::config::{AcceptedHop, Config, ControlConfig, ConvergenceLayer};
+use crate::upgrade;
 
 /// What this machine lacks for a configuration, a line each.
 pub fn advice(config: &Config) -> Vec<String> {
@@ -40,6 +41,8 @@ pub fn advice(config: &Config) -> Vec<String> {
     lines.push(super::custody::choose(config).to_string());
     lines.extend(small_buffers(config));
     lines.extend(no_probing(config));
+    let obstacle = upgrade::lasting_obstacle(config, std::process::id());
+    lines.extend(obstacle.map(|obstacle| format!("no upgrade in place: {obstacle}")));
     lines
 }
 

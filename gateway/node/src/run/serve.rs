@@ -349,4 +349,7 @@ fn announce(config: &Config, edge: &Edge, api: &api::Servers) {
     if let Some(address) = api.tcp {
         tracing::info!(%address, "local API on TCP");
     }
+    if let Some(obstacle) = upgrade::lasting_obstacle(config, std::process::id()) {
+        tracing::warn!("no upgrade in place: {obstacle}");
+    }
 }

@@ -26,7 +26,7 @@ use super::messages::{Answer, Hello, Order, ProcessState};
 use super::sockets::Sockets;
 use super::take_over::connection;
 use crate::budgets::KeptBudgets;
-use crate::config::Current;
+use crate::config::{Config, Current};
 use crate::interception::Interceptor;
 use crate::known_links::KnownLinks;
 use crate::privileged::{HeldHelper, Helper, PathCommands};
@@ -118,6 +118,15 @@ pub struct HandOver {
     done: CancellationToken,
 }
 
+/// What prevents every upgrade in place of the node that `process` runs with this configuration.
+pub fn lasting_obstacle(config: &Config, process: u32) -> Option<UpgradeError> {
+    const FIRST: u32 = 1;
+    if process == FIRST {
+        return Some(UpgradeError::First);
+    }
+    config.has_own_ports().then_some(UpgradeError::OwnPorts)
+}
+
 /// Everything at its moment of hand-over.
 struct Moment<'a> {
     held: Vec<HeldRelay>,
@@ -167,11 +176,8 @@ impl HandOver {
         if self.done.is_cancelled() {
             return Err(UpgradeError::Busy);
         }
-        if std::process::id() == 1 {
-            return Err(UpgradeError::First);
-        }
-        if self.parts.current.get().has_own_ports() {
-            return Err(UpgradeError::OwnPorts);
+        if let Some(obstacle) = lasting_obstacle(&self.parts.current.get(), std::process::id()) {
+            return Err(obstacle);
         }
         // If this were found only later, the sessions would have been cut in vain.
         if let Some(obstacle) = self.parts.shell.lasting_obstacle() {
@@ -454,5 +460,43 @@ pub async fn at_signals(mut signals: Signal, hand_over: Arc<HandOver>) {
     while signals.recv().await.is_some() {
         // The outcome is in the log.
         let _ = hand_over.upgrade().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_first_process_and_one_whose_port_cannot_be_shared_are_never_upgraded() {
+        const FIRST: u32 = 1;
+        const LATER: u32 = 77;
+        let obstacle = |layer: &str, process| {
+            let text = format!(
+                r#"
+[node]
+number = 2
+role = "terminal"
+[tls]
+pki_dir = "pki"
+[[path]]
+name = "satellite"
+neighbour = 1
+remote = "10.9.0.1:4556"
+convergence_layer = "{layer}"
+"#
+            );
+            let config = Config::parse(&text, Path::new("node.toml")).unwrap();
+            lasting_obstacle(&config, process)
+        };
+        assert!(obstacle("tcpcl", LATER).is_none());
+        assert!(matches!(
+            obstacle("tcpcl", FIRST),
+            Some(UpgradeError::First)
+        ));
+        let told = obstacle("quic", LATER).expect("an obstacle").to_string();
+        assert!(told.contains("restart the node instead"), "{told}");
     }
 }

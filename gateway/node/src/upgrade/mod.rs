@@ -17,7 +17,7 @@ mod take_over;
 
 pub use channel::Channel;
 pub use early_sessions::EarlySessions;
-pub use hand_over::{HandOver, Parts, Upgrade, at_signals};
+pub use hand_over::{HandOver, Parts, Upgrade, at_signals, lasting_obstacle};
 pub use launcher::Launcher;
 pub use sockets::Sockets;
 pub use take_over::{Connections, Predecessor, TakeOverError, lead};
