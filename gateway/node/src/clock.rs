@@ -23,9 +23,32 @@ pub fn dtn_time_ms() -> Option<u64> {
     utc_ms()?.checked_sub(DTN_EPOCH_MS)
 }
 
-/// Whether the kernel says that the clock is synchronised, by NTP or PTP
-/// (adjtimex(2)).
+/// How long the kernel's answer counts: each shard asks at each reading of the figures.
+const ANSWER_COUNTS_FOR: Duration = Duration::from_secs(1);
+
+/// The kernel's last answer, and when it gave it.
+struct Answered(Option<(Instant, bool)>);
+
+impl Answered {
+    /// The answer that counts at `now`; asks for one if there is none.
+    fn at(&mut self, now: Instant, ask: impl FnOnce() -> bool) -> bool {
+        let counts = |at: Instant| now.saturating_duration_since(at) < ANSWER_COUNTS_FOR;
+        match self.0 {
+            Some((at, answer)) if counts(at) => answer,
+            _ => self.0.insert((now, ask())).1,
+        }
+    }
+}
+
+/// Whether the kernel says that the clock is synchronised, by NTP or PTP; it may have said so up to
+/// a second ago.
 pub fn synchronised() -> bool {
+    static ANSWERED: Mutex<Answered> = Mutex::new(Answered(None));
+    ANSWERED.lock().unwrap().at(Instant::now(), ask_kernel)
+}
+
+/// The same at present (adjtimex(2)).
+fn ask_kernel() -> bool {
     // SAFETY: timex is a structure of integers, for which zero is a value.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: with modes = 0 the call only writes into `state`, which lives.
@@ -159,6 +182,16 @@ mod tests {
         assert!(watch.is_longer(None, hour), "nobody knows");
         assert!(watch.is_longer(Some(9_999), hour), "of another boot");
         assert!(!SleepWatch::begin().has_slept());
+    }
+
+    #[test]
+    fn the_kernel_is_asked_once_a_second() {
+        let mut answered = Answered(None);
+        let begun = Instant::now();
+        assert!(answered.at(begun, || true));
+        let later = begun + ANSWER_COUNTS_FOR - Duration::from_millis(1);
+        assert!(answered.at(later, || unreachable!("the answer counts")));
+        assert!(!answered.at(begun + ANSWER_COUNTS_FOR, || false));
     }
 
     #[test]
