@@ -4,6 +4,8 @@ use std::io;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -23,9 +25,32 @@ use crate::config::{ApiConfig, ApiRole};
 /// Fewer could be guessed.
 const LEAST_BYTES: usize = 16;
 
-/// From where a request has come.
-#[derive(Clone, Copy, Debug)]
-pub struct Caller(pub IpAddr);
+/// From where a connection has come, and whether a token that is known has come by it.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    address: IpAddr,
+    identified: Arc<AtomicBool>,
+}
+
+impl Caller {
+    /// Who has connected from this address and presented nothing yet.
+    pub fn new(address: IpAddr) -> Caller {
+        Caller {
+            address: address.to_canonical(),
+            identified: Arc::default(),
+        }
+    }
+
+    /// A token of the caller's is known.
+    pub fn identify(&self) {
+        self.identified.store(true, Relaxed);
+    }
+
+    /// Whether a token of the caller's was known.
+    pub fn is_identified(&self) -> bool {
+        self.identified.load(Relaxed)
+    }
+}
 
 /// The caller of a request, for operators to read: `uid 1000`, or `token NAME`.
 #[derive(Clone, Debug)]
@@ -138,15 +163,14 @@ pub async fn identify(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let caller = request.extensions().get::<Caller>().map(|Caller(ip)| *ip);
-    let Some(caller) = caller else {
+    let Some(connected) = request.extensions().get::<Caller>().cloned() else {
         return Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "a caller without address",
         )
         .into_response();
     };
-    let now = Instant::now();
+    let (caller, now) = (connected.address, Instant::now());
     if let Some(wait) = tokens.failures().refused_for(caller, now) {
         return throttled(wait);
     }
@@ -158,6 +182,7 @@ pub async fn identify(
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     match presented.map(|(_, token)| tokens.identify(token.trim())) {
         Some(Some((role, name))) => {
+            connected.identify();
             let actor = Actor::with_token(name);
             request.extensions_mut().insert(role);
             request.extensions_mut().insert(actor);

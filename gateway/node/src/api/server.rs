@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,10 @@ const CONNECTIONS: usize = 64;
 const CONNECTIONS_OF_CALLER: usize = 32;
 /// Time for a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for a caller over TCP to present a token that is known. Otherwise somebody who reads no
+/// answers, or asks for the page again and again, could keep a place for ever.
+const IDENTIFIED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why the local API cannot be served.
 #[derive(Debug, Error)]
@@ -135,7 +140,7 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
             .extend(tls.clone().map(|tls| spawn(tls.watch())));
         let callers = Sources::new(CONNECTIONS_OF_CALLER);
         servers._tasks.push(spawn(accept(tcp, move |socket, from| {
-            let caller = Caller(from.ip().to_canonical());
+            let caller = Caller::new(from.ip());
             let place = callers.enter(from.ip());
             let (remote, tls) = (remote.clone(), tls.as_ref().map(|tls| tls.current()));
             async move {
@@ -144,10 +149,14 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
                     return;
                 };
                 let Some(tls) = tls else {
-                    return exchange(socket, remote, caller).await;
+                    let served = exchange(socket, remote, caller.clone());
+                    return while_identified(&caller, served).await;
                 };
                 match timeout(HEAD_TIMEOUT, TlsAcceptor::from(tls).accept(socket)).await {
-                    Ok(Ok(socket)) => exchange(socket, remote, caller).await,
+                    Ok(Ok(socket)) => {
+                        let served = exchange(socket, remote, caller.clone());
+                        while_identified(&caller, served).await;
+                    }
                     Ok(Err(error)) => {
                         tracing::debug!(%error, "no TLS with a caller of the local API");
                     }
@@ -177,6 +186,19 @@ where
             served.await;
             drop(permit);
         });
+    }
+}
+
+/// Goes on with a connection, but with that of a caller who is not identified only for a limited
+/// time.
+async fn while_identified(caller: &Caller, served: impl Future<Output = ()>) {
+    let mut served = pin!(served);
+    if timeout(IDENTIFIED_WITHIN, &mut served).await.is_ok() {
+        return;
+    }
+    match caller.is_identified() {
+        true => served.await,
+        false => tracing::debug!(?caller, "a caller of the local API presents no known token"),
     }
 }
 
@@ -264,4 +286,25 @@ fn bind_unix(key: &'static str, path: &Path) -> Result<UnixListener, ApiError> {
     let listener = UnixListener::bind(path).map_err(failed)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(failed)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_lasts_only_if_a_known_token_comes_by_it() {
+        let address = [192, 0, 2, 1].into();
+        while_identified(&Caller::new(address), pending()).await;
+        let caller = Caller::new(address);
+        let served = async {
+            caller.identify();
+            pending().await
+        };
+        let a_day = Duration::from_secs(86_400);
+        let ended = timeout(a_day, while_identified(&caller, served)).await;
+        assert!(ended.is_err());
+    }
 }
