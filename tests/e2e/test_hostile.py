@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import NEAR
-from tests.testbed import addresses
-from tests.testbed.client.transfer import Transfer, download
+from tests.testbed import addresses, ports
+from tests.testbed.client.transfer import Transfer, download, request
 from tests.testbed.node import HUB_NODE, TCPCL_PORT, Options, Pair, terminal_node
 from tests.testbed.programs import built
 from tests.testbed.topology import Testbed
@@ -32,6 +32,8 @@ _HOSTILE, _HONEST, _ABSENT = 0, 1, 2
 # terminal may fill its share of the store, its streams' windows and its sessions.
 _MEMORY_BYTES = 768 << 20
 _FOREIGN_LIFETIME_S = 4
+# What the attack of streams for foreign clients opens.
+_FOREIGN_STREAMS = 1_000
 
 
 @dataclass
@@ -75,6 +77,8 @@ class Attacks:
             str(terminal_node(_ABSENT)),
             "--origin",
             f"{addresses.ORIGIN}:80",
+            "--foreign-client",
+            f"{addresses.client(_HONEST)}:40000",
             *arguments,
         )
 
@@ -150,6 +154,17 @@ def attacks() -> Iterator[Attacks]:
         yield Attacks(pair)
 
 
+@pytest.fixture
+def where_origins_are_told_clients() -> Iterator[Attacks]:
+    """A hub that tells origins the clients' addresses, with a hostile and an honest terminal."""
+    dial = {"origin_source": "proxy-protocol"}
+    with Testbed(NEAR, terminals=2) as testbed:
+        pair = Pair(testbed, Options(hub={"edge": {"dial": dial}}))
+        pair.terminals[_HOSTILE].process.kill()
+        pair.hub.process.wait_until(lambda: not pair.hub.carries(2))
+        yield Attacks(pair)
+
+
 def _names(expected: str) -> list[str]:
     listed = subprocess.run(
         [built("swarm"), "hostile", "--list"], capture_output=True, text=True, check=True
@@ -165,6 +180,28 @@ def test_each_forgery_is_refused_and_counted(attacks: Attacks) -> None:
         assert report["as_expected"], report
         counted = attacks.metric("underpass_forged_bundles_total") - before
         assert counted == report["answers"]["refused"], report
+
+
+def test_streams_for_another_terminals_clients_are_refused_and_counted(
+    where_origins_are_told_clients: Attacks,
+) -> None:
+    attacks = where_origins_are_told_clients
+    (report,) = attacks.run("foreign-clients")
+    assert set(report["answers"]) == {"taken"}, report
+
+    def counted() -> bool:
+        return attacks.metric("underpass_foreign_clients_total") == _FOREIGN_STREAMS
+
+    attacks.pair.hub.process.wait_until(counted)
+    status, body = request(
+        attacks.pair.testbed.terminals[_HONEST].client,
+        addresses.ORIGIN,
+        "/request",
+        route=attacks.pair.socks5(_HONEST),
+        port=ports.HTTP_PROXY_PROTOCOL,
+    )
+    assert status == 200
+    assert json.loads(body)["peer"].split(" ")[0] == addresses.client(_HONEST)
 
 
 def test_what_names_nobody_is_taken_and_changes_nothing(attacks: Attacks) -> None:

@@ -206,6 +206,9 @@ struct Hostile {
     /// An address behind the hub where nobody answers.
     #[arg(long, default_value = "198.18.0.250:80")]
     black_hole: SocketAddr,
+    /// A client of the honest terminal.
+    #[arg(long, default_value = "10.1.1.2:40000")]
+    foreign_client: SocketAddr,
     /// Goes on with all attacks in turn for so long, s.
     #[arg(long, default_value_t = 0.0)]
     seconds: f64,
@@ -309,6 +312,7 @@ fn run_hostile(arguments: Hostile) -> Result<(), String> {
         hub_node: arguments.hub_node,
         origin: arguments.origin,
         black_hole: arguments.black_hole,
+        foreign_client: arguments.foreign_client,
         run: this_run(),
     };
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;

@@ -47,8 +47,14 @@ impl Admission {
         Box::new(self.origins.go_on(peer))
     }
 
-    fn admit(&self, peer: u64, client: Option<SocketAddr>) -> Result<Place, Failure> {
-        self.clients.admit(peer, client)?;
+    fn admit(
+        &self,
+        shell: &Shell,
+        peer: u64,
+        client: Option<SocketAddr>,
+    ) -> Result<Place, Failure> {
+        let named = self.clients.admit(peer, client);
+        named.inspect_err(|_| shell.count_foreign_client(peer))?;
         self.origins.take(peer)
     }
 }
@@ -109,7 +115,7 @@ pub(super) async fn serve(
     while let Some(stream) = inbound.recv().await {
         let mut conduit = shell.conduit(&stream);
         let peer = stream.key.peer;
-        let admitted = admission.admit(peer, stream.open.client);
+        let admitted = admission.admit(&shell, peer, stream.open.client);
         let admitted = admitted.and_then(|place| Ok((place, request(&stream)?)));
         let (place, request) = match admitted {
             Ok(admitted) => admitted,

@@ -49,6 +49,8 @@ pub struct Counts {
     pub refused_bundles: u64,
     /// Of these, bundles that claim what their neighbour may not claim.
     pub forged_bundles: u64,
+    /// Streams of peers refused because they name clients that are not the peer's.
+    pub foreign_clients: u64,
 }
 
 impl Shell {
@@ -257,8 +259,15 @@ impl Shell {
             sums.bad_payloads += counts.bad_payloads;
             sums.refused_bundles += counts.refused_bundles;
             sums.forged_bundles += counts.forged_bundles;
+            sums.foreign_clients += counts.foreign_clients;
         }
         sums
+    }
+
+    /// A stream of `peer` is refused because it names a client that is not the peer's.
+    pub fn count_foreign_client(&self, peer: u64) {
+        let shard = self.directory().of_peer(peer);
+        self.lock(shard).counts.foreign_clients += 1;
     }
 }
 

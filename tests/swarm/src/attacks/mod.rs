@@ -46,6 +46,8 @@ pub struct Cast {
     pub origin: SocketAddr,
     /// An address that nobody answers at.
     pub black_hole: SocketAddr,
+    /// A client of the honest terminal.
+    pub foreign_client: SocketAddr,
     /// This process' incarnation.
     pub run: u64,
 }

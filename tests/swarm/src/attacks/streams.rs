@@ -17,6 +17,7 @@ pub const ALL: &[(&str, Build)] = &[
     ("data-without-open", data_without_open),
     ("opens", opens),
     ("black-hole", black_hole),
+    ("foreign-clients", foreign_clients),
     ("names", names),
     ("refused-record", refused_record),
     ("signals", signals),
@@ -87,6 +88,15 @@ fn black_hole(at: &Attacker) -> Vec<Forged> {
     let first = at.stream(0);
     at.payloads(3_000, |payload, n| {
         payload.open(first + 2 * n, NORMAL.0, at.cast.black_hole);
+    })
+}
+
+/// Streams for a client of another terminal, whose address the origin would see or be told.
+fn foreign_clients(at: &Attacker) -> Vec<Forged> {
+    let first = at.stream(0);
+    at.payloads(1_000, |payload, n| {
+        let client = Some(at.cast.foreign_client);
+        payload.open_for(first + 2 * n, NORMAL.0, at.cast.origin, client);
     })
 }
 

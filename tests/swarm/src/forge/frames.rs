@@ -57,26 +57,28 @@ impl FrameBuilder {
         self.frame(kind::HELLO, &[sequence, window, window, floor, 0, 1], &[])
     }
 
-    /// OPEN of a stream to an address.
+    /// OPEN of a stream to an address, which names no client.
     pub fn open(&mut self, id: u64, class: u8, target: SocketAddr) -> &mut FrameBuilder {
+        self.open_for(id, class, target, None)
+    }
+
+    /// OPEN of a stream to an address, for a client.
+    pub fn open_for(
+        &mut self,
+        id: u64,
+        class: u8,
+        target: SocketAddr,
+        client: Option<SocketAddr>,
+    ) -> &mut FrameBuilder {
         let mut body = Vec::new();
         varint(&mut body, id);
         body.push(class);
         varint(&mut body, 0);
-        match target.ip() {
-            IpAddr::V4(ip) => {
-                body.push(4);
-                body.extend(target.port().to_be_bytes());
-                body.extend(ip.octets());
-            }
-            IpAddr::V6(ip) => {
-                body.push(6);
-                body.extend(target.port().to_be_bytes());
-                body.extend(ip.octets());
-            }
+        endpoint(&mut body, target);
+        match client {
+            Some(client) => endpoint(&mut body, client),
+            None => body.push(0),
         }
-        // No client is named.
-        body.push(0);
         self.lying(kind::OPEN, body.len() as u64, &body)
     }
 
@@ -110,6 +112,22 @@ impl FrameBuilder {
     }
 }
 
+fn endpoint(out: &mut Vec<u8>, address: SocketAddr) {
+    let port = address.port().to_be_bytes();
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            out.push(4);
+            out.extend(port);
+            out.extend(ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(6);
+            out.extend(port);
+            out.extend(ip.octets());
+        }
+    }
+}
+
 fn varint(out: &mut Vec<u8>, value: u64) {
     match value {
         0..=0x3f => out.push(value as u8),
@@ -132,6 +150,8 @@ mod tests {
         let target: SocketAddr = "192.0.2.1:80".parse().expect("an address");
         builder.hello(3, 1 << 20).open(5, 2, target);
         builder.data(5, MOST - 5, b"bytes");
+        let client: SocketAddr = "[2001:db8::7]:40000".parse().expect("an address");
+        builder.open_for(7, 2, target, Some(client));
         let payload = Bytes::from(builder.finish());
         let (header, frames) = decode_frames(&payload).expect("a payload");
         assert_eq!((header.sender, header.receiver), (7, 9));
@@ -144,5 +164,12 @@ mod tests {
             }
         ));
         assert!(matches!(&frames[2], Frame::Data { offset, .. } if *offset == MOST - 5));
+        assert!(matches!(
+            &frames[3],
+            Frame::Open {
+                id: StreamId(7),
+                open,
+            } if open.client == Some(client)
+        ));
     }
 }

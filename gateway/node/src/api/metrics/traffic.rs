@@ -171,6 +171,11 @@ fn losses(state: &ApiState, families: &mut Families<'_>) -> fmt::Result {
         [(vec![], counts.forged_bundles)],
     )?;
     families.counter(
+        "foreign_clients",
+        "Streams of peers refused because they name clients that are not the peer's",
+        [(vec![], counts.foreign_clients)],
+    )?;
+    families.counter(
         "bad_payloads",
         "Payloads that broke the stream protocol",
         [(vec![], counts.bad_payloads)],
