@@ -142,6 +142,11 @@ class Process:
                 return int(line.split()[1]) * 1024
         raise ProcessError(f"{self.name} has no RssAnon")
 
+    def processor_s(self) -> float:
+        """Return the processor time that it has used so far, s."""
+        values = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
+
 
 def _raise_open_files() -> None:
     """Allow as many open files as the system permits: thousands of streams need them."""

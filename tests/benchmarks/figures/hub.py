@@ -112,14 +112,33 @@ HUB = [
         more_is_better=True,
     ),
     Figure(
+        "hostile.worst-goodput",
+        "The same beside the attack that costs them most",
+        "",
+        target=0.99,
+        more_is_better=True,
+    ),
+    Figure(
         "hostile.delay",
         "The same: p99 of the delay in the hub of five others' paced streams, beyond that beside a "
         "bulk user",
         "ms",
         target=20.0,
     ),
+    Figure(
+        "hostile.worst-delay",
+        "The same beside the attack that delays them most",
+        "ms",
+        target=20.0,
+    ),
     Figure("hostile.broken", "The same: broken downloads", "", target=0.0),
     Figure("hostile.memory", "The same: the hub's memory behind it", "MiB", target=768.0),
+    Figure(
+        "hostile.attacker-cpu",
+        "The same: processor time of the attacker's own process, on the hub's cores, beside the "
+        "attack that takes most",
+        "% of a core",
+    ),
     *(
         Figure(
             f"beside-bulk.{kind}",
