@@ -21,6 +21,10 @@ use crate::defaults::SessionDefaults;
 use crate::session::{self, Surroundings};
 use crate::{code, wire};
 
+/// Bytes of a connection that wait until it is accepted, behind its first packet; others are
+/// dropped, and the peer sends them again.
+const UNACCEPTED_BYTES: u64 = 16 << 10;
+
 /// What a listener is to do.
 #[derive(Clone, Debug)]
 pub struct ListenerConfig {
@@ -90,8 +94,7 @@ impl Listener {
     pub fn bind(config: ListenerConfig, node: Arc<dyn Node>) -> io::Result<Self> {
         let socket = config.session.socket.bind(config.local)?;
         let local = socket.local_addr()?;
-        let mut first = crypto(&config.tls)?;
-        first.max_incoming(config.max_half_open);
+        let first = before_acceptance(&config.tls, config.max_half_open)?;
         let runtime = Arc::new(TokioRuntime);
         let endpoint = Endpoint::new(EndpointConfig::default(), Some(first), socket, runtime)?;
         let stop = CancellationToken::new();
@@ -292,10 +295,43 @@ pub(crate) fn is_ipv6(remote: SocketAddr) -> bool {
     remote.ip().to_canonical().is_ipv6()
 }
 
+/// What applies until a connection is accepted, while `most` of them wait: nobody has proved
+/// anything by then.
+fn before_acceptance(tls: &ServerTls, most: usize) -> io::Result<ServerConfig> {
+    let mut config = crypto(tls)?;
+    config
+        .max_incoming(most)
+        .incoming_buffer_size(UNACCEPTED_BYTES)
+        .incoming_buffer_size_total(UNACCEPTED_BYTES * most as u64);
+    Ok(config)
+}
+
 /// Uses the present certificates, so that renewed ones take effect.
 fn crypto(tls: &ServerTls) -> io::Result<ServerConfig> {
     let mut config = (*(tls.source)()).clone();
     config.alpn_protocols = vec![wire::ALPN.to_vec()];
     let crypto = QuicServerConfig::try_from(config).map_err(io::Error::other)?;
     Ok(ServerConfig::with_crypto(Arc::new(crypto)))
+}
+
+#[cfg(test)]
+mod tests {
+    use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
+
+    use super::*;
+
+    #[test]
+    fn little_is_kept_of_connections_that_wait_to_be_accepted() {
+        let ca = Ca::new();
+        let node = ca.node("ipn:2.0", 2, Naming::OtherName);
+        let config = before_acceptance(&ca.server(&node, nothing_revoked()), 256);
+        let told = format!("{:?}", config.expect("a certificate"));
+        for limit in [
+            "max_incoming: 256",
+            "incoming_buffer_size: 16384",
+            "incoming_buffer_size_total: 4194304",
+        ] {
+            assert!(told.contains(limit), "{limit} is missing in {told}");
+        }
+    }
 }
