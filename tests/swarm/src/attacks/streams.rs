@@ -91,12 +91,15 @@ fn black_hole(at: &Attacker) -> Vec<Forged> {
     })
 }
 
-/// Streams for a client of another terminal, whose address the origin would see or be told.
+/// Streams for a client of another terminal, whose address the origin would see or be told. They
+/// are to a port where nobody listens.
 fn foreign_clients(at: &Attacker) -> Vec<Forged> {
+    let mut target = at.cast.origin;
+    target.set_port(1);
     let first = at.stream(0);
     at.payloads(1_000, |payload, n| {
         let client = Some(at.cast.foreign_client);
-        payload.open_for(first + 2 * n, NORMAL.0, at.cast.origin, client);
+        payload.open_for(first + 2 * n, NORMAL.0, target, client);
     })
 }
 
