@@ -100,7 +100,7 @@ fn main() {
     let booking = timed(&mut router, |router| {
         if let Some(route) = router.route(random.u64(2..=NODES), BYTES, 0) {
             for id in &route.contacts {
-                router.book(*id, 10_000_000, 0);
+                router.change(*id, |contact| contact.book(10_000_000, 0));
             }
         }
     });

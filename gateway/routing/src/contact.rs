@@ -49,6 +49,25 @@ impl Contact {
         })
     }
 
+    /// Books bytes, which are sent from `now_ms` on, behind those that were booked before; gives
+    /// booked ones back if they are negative.
+    pub fn book(&mut self, bytes: i64, now_ms: u64) {
+        self.booked_bytes = match u64::try_from(bytes) {
+            // What could have been sent by now counts as used.
+            Ok(more) => self
+                .booked_bytes
+                .max(self.volume_bytes_until(now_ms))
+                .saturating_add(more),
+            Err(_) => self.booked_bytes.saturating_sub(bytes.unsigned_abs()),
+        };
+    }
+
+    /// The booked bytes that cannot have been sent by `now_ms`.
+    pub(crate) fn waiting_bytes(&self, now_ms: u64) -> u64 {
+        self.booked_bytes
+            .saturating_sub(self.volume_bytes_until(now_ms))
+    }
+
     /// The bytes that it can carry until a time, ms, behind none.
     pub(crate) fn volume_bytes_until(&self, at_ms: u64) -> u64 {
         let ms = at_ms.min(self.end_ms).saturating_sub(self.start_ms);

@@ -110,6 +110,9 @@ pub struct Forwarding {
     booked: BTreeMap<Node, (u64, u64)>,
     /// By destination and neighbour; no more than have open contacts further on.
     onward: BTreeMap<(Node, Node), Onward>,
+    /// The contacts behind the neighbours with all that is booked in them. The router learns of
+    /// it in steps.
+    behind: BTreeMap<ContactId, Contact>,
     usable: BTreeSet<Node>,
     table: Arc<Table>,
     contacts_in_all: usize,
@@ -161,6 +164,7 @@ impl Forwarding {
             blocked: BTreeMap::new(),
             booked: BTreeMap::new(),
             onward: BTreeMap::new(),
+            behind: BTreeMap::new(),
             usable: BTreeSet::new(),
             table: Arc::new(table),
             contacts_in_all,
@@ -215,9 +219,9 @@ impl Forwarding {
         let contacts = contacts.filter_map(|id| self.router.contact(*id));
         let left = contacts.map(|contact| match contact.booked_bytes {
             0 => contact.clone(),
-            booked => Contact {
+            _ => Contact {
                 start_ms: contact.start_ms.max(now_ms.min(contact.end_ms)),
-                booked_bytes: booked.saturating_sub(contact.volume_bytes_until(now_ms)),
+                booked_bytes: contact.waiting_bytes(now_ms),
                 ..contact.clone()
             },
         });
@@ -362,10 +366,36 @@ impl Forwarding {
             }
             onward.bytes = onward.bytes.saturating_add(bytes.unsigned_abs());
         }
-        for (id, bytes) in &changes {
-            self.router.book(*id, *bytes, now_ms);
+        self.behind.retain(|_, contact| now_ms < contact.end_ms);
+        let mut changed = false;
+        for (id, bytes) in changes {
+            changed |= self.book_behind(id, bytes, now_ms);
         }
-        !changes.is_empty()
+        changed
+    }
+
+    /// Books bytes in one contact behind the neighbours. Returns whether the routes may change.
+    ///
+    /// Less than the contact carries in a second, or than the smallest bundle that routes are
+    /// sought for, is told to the router only together with later bytes: otherwise steady traffic
+    /// would have routes sought anew at each call.
+    fn book_behind(&mut self, id: ContactId, bytes: i64, now_ms: u64) -> bool {
+        let Some(known) = self.router.contact(id) else {
+            return false;
+        };
+        let booked = self.behind.entry(id).or_insert_with(|| known.clone());
+        booked.book(bytes, now_ms);
+        let waiting = [known, &*booked].map(|contact| contact.waiting_bytes(now_ms));
+        let smallest = self.sizes.first().copied().unwrap_or(0);
+        let step = smallest
+            .min(LEAST_BACKLOG_BYTES)
+            .max(known.rate_bytes_per_s);
+        if waiting[0].abs_diff(waiting[1]) < step {
+            return false;
+        }
+        let booked_bytes = booked.booked_bytes;
+        self.router
+            .change(id, |contact| contact.booked_bytes = booked_bytes)
     }
 
     /// Whether a route still leads a bundle of `bytes` to its destination.

@@ -162,21 +162,6 @@ impl Router {
         route
     }
 
-    /// Books bytes in a contact, which are sent from `now_ms` on, behind those that were booked
-    /// before; gives booked ones back if they are negative.
-    pub fn book(&mut self, id: ContactId, bytes: i64, now_ms: u64) {
-        self.change(id, |contact| {
-            let booked = contact.booked_bytes;
-            contact.booked_bytes = match u64::try_from(bytes) {
-                // What could have been sent by now counts as used.
-                Ok(more) => booked
-                    .max(contact.volume_bytes_until(now_ms))
-                    .saturating_add(more),
-                Err(_) => booked.saturating_sub(bytes.unsigned_abs()),
-            };
-        });
-    }
-
     /// The number of searches so far.
     pub fn searches(&self) -> u64 {
         self.searches

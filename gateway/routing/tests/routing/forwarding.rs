@@ -341,6 +341,47 @@ fn what_was_given_to_a_neighbour_takes_the_volume_of_contacts_behind_it() {
 }
 
 #[test]
+fn steady_traffic_has_routes_sought_again_only_as_a_contact_fills() {
+    // Both contacts begin later, so that the routes hold as time goes on.
+    let plan = [(OWN, 2), (2, 4)].map(|(from, to)| contact(from, to, (500, 1_000)));
+    let mut forwarding = following(&plan, &[2]);
+    let given = BTreeMap::from([((4, 2), 50_000)]);
+    forwarding.advance(0, &none());
+    let before = forwarding.searches();
+    for second in 0..100 {
+        forwarding.advance(second * 1_000, &none());
+        forwarding.book(second * 1_000, &BTreeMap::new(), &given);
+    }
+    assert_eq!(
+        forwarding.searches() - before,
+        5,
+        "once for each second of line"
+    );
+    let route = &forwarding.table().next[&SMALL][&4].route;
+    let contacts = forwarding.contacts_of(route, 100_000);
+    assert_eq!(
+        contacts[1].booked_bytes,
+        100 * 50_000,
+        "nothing is forgotten"
+    );
+}
+
+#[test]
+fn what_a_contact_carries_as_it_comes_changes_no_route() {
+    let mut forwarding = following(&two_ways(1_000, 500), &[2, 3]);
+    let given = BTreeMap::from([((4, 2), 900_000)]);
+    for second in 0..100 {
+        forwarding.advance(second * 1_000, &none());
+        let before = forwarding.searches();
+        let change = forwarding.book(second * 1_000, &BTreeMap::new(), &given);
+        assert!(
+            change.is_none() && forwarding.searches() == before,
+            "{second}"
+        );
+    }
+}
+
+#[test]
 fn no_more_is_given_back_than_was_booked_and_by_the_way_that_it_went() {
     let mut forwarding = narrow();
     forwarding.advance(0, &none());

@@ -269,7 +269,7 @@ fn booked_volume_moves_what_follows_and_what_does_not_fit_goes_another_way() {
         (first.contacts.clone(), first.arrival_ms),
         (vec![near], 600)
     );
-    router.book(near, 600, 0);
+    router.change(near, |contact| contact.book(600, 0));
     let second = router.route(2, 300, 0).expect("a route");
     assert_eq!((second.contacts, second.arrival_ms), (vec![near], 900));
     let third = router.route(2, 600, 0).expect("a route");
@@ -277,10 +277,10 @@ fn booked_volume_moves_what_follows_and_what_does_not_fit_goes_another_way() {
     assert_eq!(router.route(2, 1_001, 0), None, "it fits no contact");
 
     // What was booked long ago is sent by now, and what is given back is free again.
-    router.book(near, 300, 700);
+    router.change(near, |contact| contact.book(300, 700));
     let after = |router: &mut Router| router.route(2, 100, 700).map(|route| route.arrival_ms);
     assert_eq!(after(&mut router), Some(2_100), "the near one is full");
-    router.book(near, -200, 700);
+    router.change(near, |contact| contact.book(-200, 700));
     assert_eq!(after(&mut router), Some(900));
 }
 
