@@ -105,6 +105,7 @@ impl Agent {
     /// Notes that the next custodian has the bundle, which is released here.
     fn custody_accepted(&mut self, now: Instant, id: BundleId) {
         self.taken_beyond(id);
+        self.note_forwarded(id);
         let Some(stored) = self.remove(now, id) else {
             return;
         };
@@ -116,7 +117,6 @@ impl Agent {
             let sample = now.saturating_duration_since(at);
             self.neighbour(stored.neighbour).measure_delay(sample);
         }
-        self.note_forwarded(&stored);
         self.report_on(now, &stored, FORWARDED_BUNDLE, 0);
         self.tell_released(id, &stored);
     }

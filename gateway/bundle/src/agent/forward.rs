@@ -500,8 +500,8 @@ impl Agent {
     /// Releases a bundle without custody, since it is at the next hop.
     fn forwarded(&mut self, now: Instant, id: BundleId) {
         self.taken_beyond(id);
+        self.note_forwarded(id);
         if let Some(stored) = self.remove(now, id) {
-            self.note_forwarded(&stored);
             self.report_on(now, &stored, FORWARDED_BUNDLE, 0);
             self.tell_released(id, &stored);
         }

@@ -102,6 +102,8 @@ pub(super) struct Planned {
     /// By destination and neighbour, the bytes of bundles that were queued for the neighbour
     /// since they were last asked for, less those that left the queue without being forwarded.
     given: BTreeMap<(u64, u64), i64>,
+    /// The stored bundles that are counted there, or were before it was asked for.
+    counted: IdSet<BundleId>,
 }
 
 impl Planned {
@@ -111,6 +113,7 @@ impl Planned {
             stored,
             sizes,
             given,
+            counted,
         } = self;
         tell("planned ways", routes.next.len());
         tell("planned sources", routes.speakers.len());
@@ -119,6 +122,7 @@ impl Planned {
         tell("bundles by destination", bundles.sum());
         tell("sizes of bundles", sizes.len());
         tell("ways with bundles", given.len());
+        tell("bundles that count on a way", counted.len());
     }
 
     fn add(&mut self, node: u64, id: BundleId, bytes: u64) {
@@ -138,14 +142,27 @@ impl Planned {
         was_there
     }
 
-    /// Counts bytes to a node that a neighbour has more, or less.
-    fn give(&mut self, node: u64, via: NeighbourId, bytes: i64) {
+    /// Counts the bytes of a bundle to a node that a neighbour has more.
+    fn give(&mut self, id: BundleId, node: u64, via: NeighbourId, bytes: u64) {
         // Only nodes of the plan: others would make the table grow with every number that a
         // bundle names.
         if self.routes.next.to(node, 0).is_some() {
-            let given = self.given.entry((node, via.0)).or_default();
-            *given = given.saturating_add(bytes);
+            self.counted.insert(id);
+            self.count(node, via, signed(bytes));
         }
+    }
+
+    /// Counts as many less, if they were counted: the plan may have had no way then, or may have
+    /// none now.
+    fn take_back(&mut self, id: BundleId, node: u64, via: NeighbourId, bytes: u64) {
+        if self.counted.remove(id) {
+            self.count(node, via, -signed(bytes));
+        }
+    }
+
+    fn count(&mut self, node: u64, via: NeighbourId, bytes: i64) {
+        let given = self.given.entry((node, via.0)).or_default();
+        *given = given.saturating_add(bytes);
     }
 }
 
@@ -175,11 +192,12 @@ impl Agent {
             stored: FastMap::default(),
             sizes: BTreeSet::new(),
             given: BTreeMap::new(),
+            counted: IdSet::default(),
         };
         for (id, stored) in each(self.bundles.iter()) {
             if let Some(node) = self.planned_destination(stored, &stored.primary()) {
                 planned.add(node, id, stored.bytes);
-                planned.give(node, stored.neighbour, signed(stored.bytes));
+                planned.give(id, node, stored.neighbour, stored.bytes);
             }
         }
         let nodes: Vec<u64> = planned.stored.keys().copied().collect();
@@ -272,7 +290,7 @@ impl Agent {
         let node = self.planned_destination(stored, primary);
         if let Some((planned, node)) = self.planned.as_mut().zip(node) {
             planned.add(node, id, bytes);
-            planned.give(node, via, signed(bytes));
+            planned.give(id, node, via, bytes);
         }
     }
 
@@ -286,7 +304,7 @@ impl Agent {
         if let Some((planned, (node, _))) = self.planned.as_mut().zip(node)
             && planned.remove(node, id)
         {
-            planned.give(node, stored.neighbour, -signed(stored.bytes));
+            planned.take_back(id, node, stored.neighbour, stored.bytes);
         }
     }
 
@@ -295,22 +313,19 @@ impl Agent {
         let Some(stored) = self.bundles.get(id).filter(|_| self.planned.is_some()) else {
             return;
         };
-        let (bytes, before) = (signed(stored.bytes), stored.neighbour);
+        let (bytes, before) = (stored.bytes, stored.neighbour);
         let node = self.planned_destination(stored, &stored.primary());
         if let Some((planned, node)) = self.planned.as_mut().zip(node) {
-            planned.give(node, before, -bytes);
-            planned.give(node, via, bytes);
+            planned.take_back(id, node, before, bytes);
+            planned.give(id, node, via, bytes);
         }
     }
 
-    /// Notes that a bundle that is not stored any more is at its neighbour.
-    pub(super) fn note_forwarded(&mut self, stored: &StoredBundle) {
-        if self.planned.is_none() {
-            return;
-        }
-        let node = self.planned_destination(stored, &stored.primary());
-        if let Some((planned, node)) = self.planned.as_mut().zip(node) {
-            planned.give(node, stored.neighbour, signed(stored.bytes));
+    /// Notes that a bundle is at its neighbour: what it takes there is not taken back when it
+    /// leaves the store.
+    pub(super) fn note_forwarded(&mut self, id: BundleId) {
+        if let Some(planned) = &mut self.planned {
+            planned.counted.remove(id);
         }
     }
 

@@ -307,6 +307,33 @@ fn what_a_neighbour_is_given_counts_until_it_moves_or_is_given_up() {
 }
 
 #[test]
+fn what_was_given_and_only_that_is_taken_back_whatever_ways_there_are_by_then() {
+    let mut net = net();
+    let now = net.now;
+    let bytes = i64::try_from(b"by the plan".len()).unwrap();
+    let send = |net: &mut Net| net.agents[SOURCE].send(now, to_end(APPLICATION)).unwrap();
+    let given = send(&mut net);
+    let taken = net.agents[SOURCE].take_given();
+    assert_eq!(taken, BTreeMap::from([((END, UPPER), bytes)]));
+    change(&mut net, SOURCE, &[], HashMap::new(), &[], &[END]);
+    assert!(net.agents[SOURCE].cancel(now, given));
+    let taken = net.agents[SOURCE].take_given();
+    assert_eq!(taken, BTreeMap::from([((END, UPPER), -bytes)]));
+
+    // This one goes by a route, and stays there when the plan has a way again.
+    let fallback = Route {
+        nodes: END..=END,
+        ..direct(LOWER)
+    };
+    let routes = vec![direct(UPPER), direct(LOWER), fallback];
+    net.agents[SOURCE].set_routes(now, routes, underpass_bundle::Relaying::All);
+    let not_given = send(&mut net);
+    turn(&mut net, UPPER, &[], &[]);
+    assert!(net.agents[SOURCE].cancel(now, not_given));
+    assert!(net.agents[SOURCE].take_given().is_empty());
+}
+
+#[test]
 fn a_bundle_that_nobody_answers_for_is_sent_by_the_present_way() {
     let mut net = net();
     send(&mut net, APPLICATION);
