@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// As [`Agent::take_given`](underpass_bundle::Agent::take_given).
-    pub fn take_given(&mut self) -> BTreeMap<(u64, u64), i64> {
+    pub fn take_given(&mut self) -> BTreeMap<(u64, u64, u64), i64> {
         self.agent.take_given()
     }
 

@@ -46,9 +46,11 @@ impl Table {
         self.next.values().next()
     }
 
-    /// The contacts behind a neighbour on the route to a node, if bundles of any size go by it.
-    fn behind(&self, (node, via): (Node, Node)) -> &[ContactId] {
-        let mut hops = self.next.values().filter_map(|next| next.get(&node));
+    /// The contacts behind a neighbour on the route of bundles that go by it: that of their size,
+    /// or of the largest size below.
+    fn behind(&self, (node, via, bytes): Way) -> &[ContactId] {
+        let tables = self.next.range(..=bytes).rev();
+        let mut hops = tables.filter_map(|(_, next)| next.get(&node));
         let hop = hops.find(|hop| hop.via == via);
         let contacts = hop.map_or(&[][..], |hop| hop.route.contacts.as_slice());
         contacts.get(1..).unwrap_or_default()
@@ -83,7 +85,11 @@ struct Own {
     pieces: Vec<(ContactId, Contact)>,
 }
 
-/// What bundles to one node by one neighbour were last booked in further on.
+/// Bundles that go one way: their destination, the neighbour, and the size that they count as,
+/// bytes.
+type Way = (Node, Node, u64);
+
+/// What bundles of one way were last booked in further on.
 #[derive(Debug)]
 struct Onward {
     contacts: Vec<ContactId>,
@@ -108,8 +114,8 @@ pub struct Forwarding {
     blocked: BTreeMap<Node, Vec<Blocked>>,
     /// The bytes booked for a neighbour, and since when.
     booked: BTreeMap<Node, (u64, u64)>,
-    /// By destination and neighbour; no more than have open contacts further on.
-    onward: BTreeMap<(Node, Node), Onward>,
+    /// No more than have open contacts further on.
+    onward: BTreeMap<Way, Onward>,
     /// The contacts behind the neighbours with all that is booked in them. The router learns of
     /// it in steps.
     behind: BTreeMap<ContactId, Contact>,
@@ -282,14 +288,15 @@ impl Forwarding {
     /// Takes the bytes that wait for each neighbour: new bundles are sent after them.
     /// Bundles that already wait stay where they are.
     ///
-    /// `given` has, by destination and neighbour, the bytes that were given to the neighbour's
-    /// queue since the last call; negative if more were taken out of it without being forwarded.
-    /// They are booked in the further contacts of the present route (CCSDS 734.3-B-1).
+    /// `given` has, by destination, neighbour and the size that the bundles count as, the bytes
+    /// that were given to the neighbour's queue since the last call; negative if more were taken
+    /// out of it without being forwarded. They are booked in the further contacts of the present
+    /// route of bundles of that size (CCSDS 734.3-B-1).
     pub fn book(
         &mut self,
         now_ms: u64,
         backlog: &BTreeMap<Node, u64>,
-        given: &BTreeMap<(Node, Node), i64>,
+        given: &BTreeMap<Way, i64>,
     ) -> Option<Change> {
         let neighbours: Vec<Node> = self.contacts.keys().copied().collect();
         let mut changed = self.book_onward(now_ms, given);
@@ -322,7 +329,7 @@ impl Forwarding {
     }
 
     /// Books in the contacts behind the neighbours. Returns whether anything has changed.
-    fn book_onward(&mut self, now_ms: u64, given: &BTreeMap<(Node, Node), i64>) -> bool {
+    fn book_onward(&mut self, now_ms: u64, given: &BTreeMap<Way, i64>) -> bool {
         let router = &self.router;
         let lasts = |id: &ContactId| router.contact(*id).is_some_and(|one| now_ms < one.end_ms);
         self.onward

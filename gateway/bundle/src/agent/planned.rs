@@ -99,9 +99,8 @@ pub(super) struct Planned {
     stored: FastMap<u64, IdSet<BundleId>>,
     /// The sizes of the tables that bundles were looked up in.
     sizes: BTreeSet<u64>,
-    /// By destination and neighbour, the bytes of bundles that were queued for the neighbour
-    /// since they were last asked for, less those that left the queue without being forwarded.
-    given: BTreeMap<(u64, u64), i64>,
+    /// As [`Agent::take_given`] tells them.
+    given: BTreeMap<(u64, u64, u64), i64>,
     /// The stored bundles that are counted there, or were before it was asked for.
     counted: IdSet<BundleId>,
 }
@@ -148,7 +147,7 @@ impl Planned {
         // bundle names.
         if self.routes.next.to(node, 0).is_some() {
             self.counted.insert(id);
-            self.count(node, via, signed(bytes));
+            self.count(node, via, bytes, signed(bytes));
         }
     }
 
@@ -156,13 +155,14 @@ impl Planned {
     /// none now.
     fn take_back(&mut self, id: BundleId, node: u64, via: NeighbourId, bytes: u64) {
         if self.counted.remove(id) {
-            self.count(node, via, -signed(bytes));
+            self.count(node, via, bytes, -signed(bytes));
         }
     }
 
-    fn count(&mut self, node: u64, via: NeighbourId, bytes: i64) {
-        let given = self.given.entry((node, via.0)).or_default();
-        *given = given.saturating_add(bytes);
+    fn count(&mut self, node: u64, via: NeighbourId, bytes: u64, more: i64) {
+        let size = self.routes.next.size_of(bytes).unwrap_or(u64::MAX);
+        let given = self.given.entry((node, via.0, size)).or_default();
+        *given = given.saturating_add(more);
     }
 }
 
@@ -329,10 +329,11 @@ impl Agent {
         }
     }
 
-    /// By destination and neighbour, the payload bytes of bundles that have been queued for the
-    /// neighbour since the last call, less those of bundles that have left the queue without
-    /// being forwarded: they take the volume of contacts behind the neighbour.
-    pub fn take_given(&mut self) -> BTreeMap<(u64, u64), i64> {
+    /// By destination, neighbour and the size whose table of [`NextHops`] is for them, the payload
+    /// bytes of bundles that have been queued for the neighbour since the last call, less those of
+    /// bundles that have left the queue without being forwarded: they take the volume of contacts
+    /// behind the neighbour.
+    pub fn take_given(&mut self) -> BTreeMap<(u64, u64, u64), i64> {
         let given = self.planned.as_mut().map(|planned| &mut planned.given);
         given.map(std::mem::take).unwrap_or_default()
     }

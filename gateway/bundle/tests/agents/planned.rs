@@ -286,10 +286,13 @@ fn what_a_neighbour_is_given_counts_until_it_moves_or_is_given_up() {
     let (_, other) = (send(), send());
     let bytes = i64::try_from(b"by the plan".len()).unwrap();
     let given = net.agents[SOURCE].take_given();
-    assert_eq!(given, BTreeMap::from([((END, UPPER), 2 * bytes)]));
+    assert_eq!(given, BTreeMap::from([((END, UPPER, SMALL), 2 * bytes)]));
     turn(&mut net, LOWER, &[UPPER], &[END]);
     let given = net.agents[SOURCE].take_given();
-    let moved = [((END, UPPER), -2 * bytes), ((END, LOWER), 2 * bytes)];
+    let moved = [
+        ((END, UPPER, SMALL), -2 * bytes),
+        ((END, LOWER, SMALL), 2 * bytes),
+    ];
     assert_eq!(given, BTreeMap::from(moved));
 
     // What was forwarded is on its way there, what was given up is not.
@@ -302,7 +305,7 @@ fn what_a_neighbour_is_given_counts_until_it_moves_or_is_given_up() {
     let now = net.now;
     assert!(net.agents[SOURCE].cancel(now, other));
     let given = net.agents[SOURCE].take_given();
-    assert_eq!(given, BTreeMap::from([((END, LOWER), -bytes)]));
+    assert_eq!(given, BTreeMap::from([((END, LOWER, SMALL), -bytes)]));
     assert!(net.agents[SOURCE].take_given().is_empty());
 }
 
@@ -314,11 +317,11 @@ fn what_was_given_and_only_that_is_taken_back_whatever_ways_there_are_by_then() 
     let send = |net: &mut Net| net.agents[SOURCE].send(now, to_end(APPLICATION)).unwrap();
     let given = send(&mut net);
     let taken = net.agents[SOURCE].take_given();
-    assert_eq!(taken, BTreeMap::from([((END, UPPER), bytes)]));
+    assert_eq!(taken, BTreeMap::from([((END, UPPER, SMALL), bytes)]));
     change(&mut net, SOURCE, &[], HashMap::new(), &[], &[END]);
     assert!(net.agents[SOURCE].cancel(now, given));
     let taken = net.agents[SOURCE].take_given();
-    assert_eq!(taken, BTreeMap::from([((END, UPPER), -bytes)]));
+    assert_eq!(taken, BTreeMap::from([((END, UPPER, SMALL), -bytes)]));
 
     // This one goes by a route, and stays there when the plan has a way again.
     let fallback = Route {

@@ -152,9 +152,9 @@ impl Shell {
         self.with_each(|engine, now| engine.set_contacts(now, contacts));
     }
 
-    /// By destination and neighbour, the bytes that were given to the neighbours since the last
-    /// call; see [`Engine::take_given`].
-    pub fn take_given(&self) -> BTreeMap<(u64, u64), i64> {
+    /// By destination, neighbour and size of bundle, the bytes that were given to the neighbours
+    /// since the last call; see [`Engine::take_given`].
+    pub fn take_given(&self) -> BTreeMap<(u64, u64, u64), i64> {
         let mut all = BTreeMap::new();
         let each = self.with_each(|engine, _| engine.take_given());
         for (way, bytes) in each.into_iter().flatten() {

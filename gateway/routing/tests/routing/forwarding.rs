@@ -325,19 +325,46 @@ fn what_was_given_to_a_neighbour_takes_the_volume_of_contacts_behind_it() {
         forwarding.book(
             second * 1_000,
             &empty,
-            &BTreeMap::from([((4, by), 2_000_000)]),
+            &BTreeMap::from([((4, by, SMALL), 2_000_000)]),
         );
     }
     assert_eq!(given, BTreeMap::from([(2, 10_000_000), (3, 70_000_000)]));
     assert_eq!(via(&forwarding, 2), Some(2), "the neighbour itself is near");
 
-    let back = BTreeMap::from([((4, 2), -8_000_000)]);
+    let back = BTreeMap::from([((4, 2, SMALL), -8_000_000)]);
     let change = forwarding.book(40_000, &empty, &back).expect("a change");
     assert_eq!(via(&forwarding, 4), Some(2), "it was not taken after all");
     assert!(change.moved.is_empty());
     // The clock says that the rest could have been sent by now: 6 MB are left.
-    forwarding.book(40_000, &empty, &BTreeMap::from([((4, 2), 6_000_000)]));
+    forwarding.book(
+        40_000,
+        &empty,
+        &BTreeMap::from([((4, 2, SMALL), 6_000_000)]),
+    );
     assert_eq!(via(&forwarding, 4), Some(3));
+}
+
+#[test]
+fn bundles_take_the_volume_of_contacts_on_the_route_of_their_size() {
+    // What is large comes to 2 too late for its contact with 4.
+    let plan = [
+        contact(OWN, 2, (0, 1_000)),
+        contact(2, 4, (0, 5)),
+        contact(2, 3, (0, 1_000)),
+        contact(3, 4, (0, 1_000)),
+    ];
+    let mut forwarding = following(&plan, &[2]);
+    forwarding.seek_for(&BTreeSet::from([LARGE]));
+    forwarding.advance(0, &none());
+    let given = BTreeMap::from([((4, 2, LARGE), 20_000_000), ((4, 2, SMALL), 2_000_000)]);
+    forwarding.book(0, &BTreeMap::new(), &given);
+    let booked = |bytes: u64| -> Vec<u64> {
+        let route = &forwarding.table().next[&bytes][&4].route;
+        let contacts = forwarding.contacts_of(route, 0).into_iter();
+        contacts.map(|contact| contact.booked_bytes).collect()
+    };
+    assert_eq!(booked(SMALL), [0, 2_000_000]);
+    assert_eq!(booked(LARGE), [0, 20_000_000, 20_000_000]);
 }
 
 #[test]
@@ -345,7 +372,7 @@ fn steady_traffic_has_routes_sought_again_only_as_a_contact_fills() {
     // Both contacts begin later, so that the routes hold as time goes on.
     let plan = [(OWN, 2), (2, 4)].map(|(from, to)| contact(from, to, (500, 1_000)));
     let mut forwarding = following(&plan, &[2]);
-    let given = BTreeMap::from([((4, 2), 50_000)]);
+    let given = BTreeMap::from([((4, 2, SMALL), 50_000)]);
     forwarding.advance(0, &none());
     let before = forwarding.searches();
     for second in 0..100 {
@@ -369,7 +396,7 @@ fn steady_traffic_has_routes_sought_again_only_as_a_contact_fills() {
 #[test]
 fn what_a_contact_carries_as_it_comes_changes_no_route() {
     let mut forwarding = following(&two_ways(1_000, 500), &[2, 3]);
-    let given = BTreeMap::from([((4, 2), 900_000)]);
+    let given = BTreeMap::from([((4, 2, SMALL), 900_000)]);
     for second in 0..100 {
         forwarding.advance(second * 1_000, &none());
         let before = forwarding.searches();
@@ -387,19 +414,23 @@ fn no_more_is_given_back_than_was_booked_and_by_the_way_that_it_went() {
     forwarding.advance(0, &none());
     let empty = BTreeMap::new();
     for given in [
-        BTreeMap::from([((4, 2), 10_000_000), ((4, 3), 1)]),
+        BTreeMap::from([((4, 2, SMALL), 10_000_000), ((4, 3, SMALL), 1)]),
         // Nothing was booked by these ways.
-        BTreeMap::from([((4, 3), -10_000_000), ((5, 2), -10_000_000), ((5, 2), 1)]),
+        BTreeMap::from([
+            ((4, 3, SMALL), -10_000_000),
+            ((5, 2, SMALL), -10_000_000),
+            ((5, 2, SMALL), 1),
+        ]),
     ] {
         forwarding.book(0, &empty, &given);
         assert_eq!(via(&forwarding, 4), Some(3));
     }
-    forwarding.book(0, &empty, &BTreeMap::from([((4, 2), i64::MIN)]));
+    forwarding.book(0, &empty, &BTreeMap::from([((4, 2, SMALL), i64::MIN)]));
     assert_eq!(via(&forwarding, 4), Some(2));
     // It is as if nothing had been booked: a contact is full again after as much.
-    forwarding.book(0, &empty, &BTreeMap::from([((4, 2), 9_000_000)]));
+    forwarding.book(0, &empty, &BTreeMap::from([((4, 2, SMALL), 9_000_000)]));
     assert_eq!(via(&forwarding, 4), Some(2));
-    forwarding.book(0, &empty, &BTreeMap::from([((4, 2), 1_000_000)]));
+    forwarding.book(0, &empty, &BTreeMap::from([((4, 2, SMALL), 1_000_000)]));
     assert_eq!(via(&forwarding, 4), Some(3));
 }
 
