@@ -46,9 +46,9 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// The sizes of bundles, bytes, for which it would have ways of the plan.
-    pub fn planned_sizes(&self) -> BTreeSet<u64> {
-        self.agent.planned_sizes()
+    /// As [`Agent::take_planned_sizes`](underpass_bundle::Agent::take_planned_sizes).
+    pub fn take_planned_sizes(&mut self) -> BTreeSet<u64> {
+        self.agent.take_planned_sizes()
     }
 
     /// As [`Agent::take_given`](underpass_bundle::Agent::take_given).

@@ -104,8 +104,10 @@ struct Onward {
 pub struct Forwarding {
     router: Router,
     own: Node,
-    /// The sizes of bundle for which routes are sought, bytes.
-    sizes: BTreeSet<u64>,
+    /// The size of the smallest bundles for which routes are sought, bytes.
+    smallest: u64,
+    /// All sizes for which routes are sought, and when each was last asked for, ms.
+    sizes: BTreeMap<u64, u64>,
     /// By neighbour, in order of their starts.
     contacts: BTreeMap<Node, Vec<Own>>,
     destinations: BTreeSet<Node>,
@@ -126,6 +128,10 @@ pub struct Forwarding {
 
 /// Backlogs below this do not change routes, bytes.
 const LEAST_BACKLOG_BYTES: u64 = 64 << 10;
+
+/// How long routes are sought for a size of bundle after it was last asked for, ms. Otherwise one
+/// large bundle would cost searches as long as the plan is followed.
+const SIZE_KEPT_MS: u64 = 600_000;
 
 impl Forwarding {
     /// Follows a plan at node `own`, which has sessions with `neighbours`. Routes are
@@ -163,7 +169,8 @@ impl Forwarding {
         Forwarding {
             router,
             own,
-            sizes: BTreeSet::from([bytes]),
+            smallest: bytes,
+            sizes: BTreeMap::from([(bytes, 0)]),
             contacts,
             destinations,
             strangers,
@@ -179,12 +186,21 @@ impl Forwarding {
 
     /// From the next [`Forwarding::advance`] on, also seeks routes for bundles of these sizes,
     /// bytes: only contacts into which such a bundle still fits count (CCSDS 734.3-B-1). Each
-    /// size costs as much as the first one, so there should be few. Smaller sizes than the
-    /// first one have its routes.
-    pub fn seek_for(&mut self, sizes: &BTreeSet<u64>) {
-        let least = self.sizes.first().copied().unwrap_or(0);
-        self.sizes
-            .extend(sizes.iter().filter(|size| **size > least));
+    /// size costs as much as the first one, so there should be few; one that was not asked for
+    /// in the last ten minutes is forgotten. Smaller sizes than the first one have its routes.
+    pub fn seek_for(&mut self, now_ms: u64, sizes: &BTreeSet<u64>) {
+        let larger = sizes.iter().filter(|size| **size > self.smallest);
+        self.sizes.extend(larger.map(|size| (*size, now_ms)));
+        let (smallest, router) = (self.smallest, &mut self.router);
+        self.sizes.retain(|size, asked_ms| {
+            // The clock may have been set back.
+            *asked_ms = now_ms.min(*asked_ms);
+            let keep = *size == smallest || now_ms - *asked_ms < SIZE_KEPT_MS;
+            if !keep {
+                router.forget_size(*size);
+            }
+            keep
+        });
     }
 
     /// The table that is in force now.
@@ -393,8 +409,8 @@ impl Forwarding {
         let booked = self.behind.entry(id).or_insert_with(|| known.clone());
         booked.book(bytes, now_ms);
         let waiting = [known, &*booked].map(|contact| contact.waiting_bytes(now_ms));
-        let smallest = self.sizes.first().copied().unwrap_or(0);
-        let step = smallest
+        let step = self
+            .smallest
             .min(LEAST_BACKLOG_BYTES)
             .max(known.rate_bytes_per_s);
         if waiting[0].abs_diff(waiting[1]) < step {
@@ -469,7 +485,7 @@ impl Forwarding {
     /// Finds those routes again that may have changed.
     fn update(&mut self, now_ms: u64) -> Option<Change> {
         let mut next = BTreeMap::new();
-        for bytes in &self.sizes {
+        for bytes in self.sizes.keys() {
             let mut of_size = BTreeMap::new();
             for node in &self.destinations {
                 if let Some(route) = self.router.route(*node, *bytes, now_ms) {
@@ -489,12 +505,15 @@ impl Forwarding {
             speakers,
             open,
         };
-        let sizes = self.sizes.iter().copied();
+        let sizes = self.sizes.keys().copied();
         let all = sizes.flat_map(|bytes| self.destinations.iter().map(move |node| (*node, bytes)));
         let moved: BTreeSet<(Node, u64)> = all
             .filter(|(node, bytes)| table.via(*node, *bytes) != self.table.via(*node, *bytes))
             .collect();
-        let same = moved.is_empty() && table.open == self.table.open;
+        // A table that is not kept up any more must not stay in use.
+        let mut before = self.table.next.keys();
+        let forgotten = before.any(|bytes| !table.next.contains_key(bytes));
+        let same = moved.is_empty() && !forgotten && table.open == self.table.open;
         // Arrival times change as time goes on; that alone changes no route's first hop.
         self.table = Arc::new(table);
         (!same).then(|| Change {

@@ -162,6 +162,15 @@ impl Router {
         route
     }
 
+    /// Forgets the routes for bundles of a size that is not asked for any more: routes of each
+    /// size cost a search when a contact is added or becomes better.
+    pub fn forget_size(&mut self, bytes: u64) {
+        let of_size: Vec<Asked> = self.of_size(bytes).map(|(asked, _)| *asked).collect();
+        for asked in of_size {
+            self.forget(asked);
+        }
+    }
+
     /// The number of searches so far.
     pub fn searches(&self) -> u64 {
         self.searches

@@ -61,11 +61,9 @@ impl NextHops {
     /// few.
     fn size_of(&self, bytes: u64) -> Option<u64> {
         let (least, _) = self.tables.first_key_value()?;
-        let bits = u64::BITS - bytes.saturating_sub(1).leading_zeros();
-        let power = 1_u64.checked_shl(bits.next_multiple_of(2));
         Some(match bytes <= *least {
             true => *least,
-            false => power.unwrap_or(u64::MAX),
+            false => power_of_four(bytes),
         })
     }
 
@@ -97,8 +95,9 @@ pub struct PlanChanged<'a> {
 pub(super) struct Planned {
     routes: PlannedRoutes,
     stored: FastMap<u64, IdSet<BundleId>>,
-    /// The sizes of the tables that bundles were looked up in.
-    sizes: BTreeSet<u64>,
+    /// The stored bundles by [`power_of_four`], with sizes that none has any more until they were
+    /// asked for.
+    sizes: BTreeMap<u64, usize>,
     /// As [`Agent::take_given`] tells them.
     given: BTreeMap<(u64, u64, u64), i64>,
     /// The stored bundles that are counted there, or were before it was asked for.
@@ -126,15 +125,18 @@ impl Planned {
 
     fn add(&mut self, node: u64, id: BundleId, bytes: u64) {
         self.stored.entry(node).or_default().insert(id);
-        self.sizes.extend(self.routes.next.size_of(bytes));
+        *self.sizes.entry(power_of_four(bytes)).or_default() += 1;
     }
 
     /// Returns whether it was there.
-    fn remove(&mut self, node: u64, id: BundleId) -> bool {
+    fn remove(&mut self, node: u64, id: BundleId, bytes: u64) -> bool {
         let Some(ids) = self.stored.get_mut(&node) else {
             return false;
         };
         let was_there = ids.remove(id);
+        if was_there && let Some(bundles) = self.sizes.get_mut(&power_of_four(bytes)) {
+            *bundles = bundles.saturating_sub(1);
+        }
         if ids.is_empty() {
             self.stored.remove(&node);
         }
@@ -190,7 +192,7 @@ impl Agent {
         let mut planned = Planned {
             routes,
             stored: FastMap::default(),
-            sizes: BTreeSet::new(),
+            sizes: BTreeMap::new(),
             given: BTreeMap::new(),
             counted: IdSet::default(),
         };
@@ -257,10 +259,17 @@ impl Agent {
         }
     }
 
-    /// The sizes of bundles, bytes, for which the agent would have ways of the plan.
-    pub fn planned_sizes(&self) -> BTreeSet<u64> {
-        let sizes = self.planned.as_ref().map(|planned| &planned.sizes);
-        sizes.cloned().unwrap_or_default()
+    /// The sizes of bundles, bytes, for which the agent would have ways of the plan: those of
+    /// stored bundles and of bundles that came since the last call.
+    pub fn take_planned_sizes(&mut self) -> BTreeSet<u64> {
+        let Some(planned) = &mut self.planned else {
+            return BTreeSet::new();
+        };
+        let sizes = planned.sizes.keys();
+        let of_tables = sizes.filter_map(|size| planned.routes.next.size_of(*size));
+        let of_tables = of_tables.collect();
+        planned.sizes.retain(|_, bundles| *bundles > 0);
+        of_tables
     }
 
     /// The plan's next hop of a bundle of so many bytes to a node, and whether to take custody on
@@ -302,7 +311,7 @@ impl Agent {
     ) {
         let node = ipn_parts(&primary.destination);
         if let Some((planned, (node, _))) = self.planned.as_mut().zip(node)
-            && planned.remove(node, id)
+            && planned.remove(node, id, stored.bytes)
         {
             planned.take_back(id, node, stored.neighbour, stored.bytes);
         }
@@ -372,6 +381,13 @@ impl Agent {
         };
         route.map(|(via, _)| via)
     }
+}
+
+/// The least power of four that is not below a number of bytes.
+fn power_of_four(bytes: u64) -> u64 {
+    let bits = u64::BITS - bytes.saturating_sub(1).leading_zeros();
+    let power = 1_u64.checked_shl(bits.next_multiple_of(2));
+    power.unwrap_or(u64::MAX)
 }
 
 fn signed(bytes: u64) -> i64 {

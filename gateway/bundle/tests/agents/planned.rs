@@ -236,7 +236,7 @@ fn a_large_bundle_goes_by_a_slow_contact_that_can_finish_it_and_stays_there() {
     // The first one comes before there is a table for its size.
     send_large(&mut net);
     send(&mut net, APPLICATION);
-    let sizes = net.agents[SOURCE].planned_sizes();
+    let sizes = net.agents[SOURCE].take_planned_sizes();
     assert_eq!(sizes, BTreeSet::from([SMALL, LARGE]));
     let begun = net.offer(SOURCE, UPPER).expect("a bundle");
     let tables = |via: u64| [[(END, via)], [(END, SLOW)]];
@@ -334,6 +334,28 @@ fn what_was_given_and_only_that_is_taken_back_whatever_ways_there_are_by_then() 
     turn(&mut net, UPPER, &[], &[]);
     assert!(net.agents[SOURCE].cancel(now, not_given));
     assert!(net.agents[SOURCE].take_given().is_empty());
+}
+
+#[test]
+fn a_size_is_asked_for_while_a_bundle_has_it_and_once_after() {
+    let mut net = net();
+    let now = net.now;
+    let send = Send {
+        payload: vec![payload(&vec![7; 100_000])],
+        ..to_end(APPLICATION)
+    };
+    let id = net.agents[SOURCE].send(now, send.clone()).unwrap();
+    let other = net.agents[SOURCE].send(now, send).unwrap();
+    let sizes = |net: &mut Net| net.agents[SOURCE].take_planned_sizes();
+    let its_own = BTreeSet::from([256 << 10]);
+    assert_eq!(sizes(&mut net), its_own);
+    assert!(net.agents[SOURCE].cancel(now, id));
+    assert_eq!(sizes(&mut net), its_own, "another one waits");
+    assert_eq!(sizes(&mut net), its_own);
+    assert!(net.agents[SOURCE].cancel(now, other));
+    // It may have come and gone since the last call.
+    assert_eq!(sizes(&mut net), its_own);
+    assert_eq!(sizes(&mut net), BTreeSet::new());
 }
 
 #[test]

@@ -162,7 +162,8 @@ impl ContactRouting {
         let Some(followed) = followed else {
             return Duration::MAX;
         };
-        followed.forwarding.seek_for(&self.shell.planned_sizes());
+        let sizes = self.shell.take_planned_sizes();
+        followed.forwarding.seek_for(now_ms, &sizes);
         let advanced = followed.forwarding.advance(now_ms, &blocked);
         let given = self.shell.take_given();
         let booked = followed.forwarding.book(now_ms, &backlog.collect(), &given);

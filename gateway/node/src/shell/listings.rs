@@ -1,7 +1,7 @@
 //! Queries of the whole node: combined from all shards, in the order and up to the limit of a node
 //! with one shard.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -184,12 +184,6 @@ impl Shell {
     /// What waits in the store for each neighbour.
     pub fn custody_by_neighbour(&self) -> BTreeMap<NeighbourId, NeighbourFigures> {
         let each = self.read_each(Engine::custody_by_neighbour);
-        each.into_iter().flatten().collect()
-    }
-
-    /// The sizes of bundles, bytes, for which the engines would have ways of the contact plan.
-    pub fn planned_sizes(&self) -> BTreeSet<u64> {
-        let each = self.read_each(Engine::planned_sizes);
         each.into_iter().flatten().collect()
     }
 

@@ -31,7 +31,7 @@ mod tests;
 mod timer;
 mod transport;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, Weak};
 use std::time::Instant;
@@ -150,6 +150,13 @@ impl Shell {
         directory.set_planned(planned.unwrap_or_default());
         drop(directory);
         self.with_each(|engine, now| engine.set_contacts(now, contacts));
+    }
+
+    /// The sizes of bundles, bytes, for which the engines would have ways of the contact plan; see
+    /// [`Engine::take_planned_sizes`].
+    pub fn take_planned_sizes(&self) -> BTreeSet<u64> {
+        let each = self.with_each(|engine, _| engine.take_planned_sizes());
+        each.into_iter().flatten().collect()
     }
 
     /// By destination, neighbour and size of bundle, the bytes that were given to the neighbours

@@ -255,7 +255,7 @@ fn a_bundle_that_no_contact_of_the_quickest_way_can_finish_goes_by_one_that_can(
     });
     plan.extend([2, 3, 4].map(|relay| contact(relay, 5, (0, 400))));
     let mut forwarding = following(&plan, &[2, 3, 4]);
-    forwarding.seek_for(&BTreeSet::from([LARGE]));
+    forwarding.seek_for(0, &BTreeSet::from([LARGE]));
     for second in 0..250 {
         forwarding.advance(second * 1_000, &none());
         let quickest = 2 + second / 5 % 2;
@@ -272,7 +272,7 @@ fn what_is_left_of_a_contact_behind_the_backlog_decides_for_large_bundles() {
     plan[0].end_ms = 20_000;
     let begin = || {
         let mut forwarding = following(&plan, &[2, 3]);
-        forwarding.seek_for(&BTreeSet::from([LARGE]));
+        forwarding.seek_for(0, &BTreeSet::from([LARGE]));
         forwarding.advance(0, &none());
         assert_eq!(via_of(&forwarding, 4, LARGE), Some(2));
         forwarding
@@ -293,12 +293,32 @@ fn what_is_left_of_a_contact_behind_the_backlog_decides_for_large_bundles() {
 #[test]
 fn sizes_below_the_first_one_have_no_table_of_their_own() {
     let mut forwarding = following(&two_ways(100, 500), &[2, 3]);
-    forwarding.seek_for(&BTreeSet::from([1, SMALL, LARGE]));
+    forwarding.seek_for(0, &BTreeSet::from([1, SMALL, LARGE]));
     forwarding.advance(0, &none());
     let sizes: Vec<u64> = forwarding.table().next.keys().copied().collect();
     assert_eq!(sizes, [SMALL, LARGE]);
     let smallest = forwarding.table().of_smallest().map(BTreeMap::len);
     assert_eq!(smallest, Some(3));
+}
+
+#[test]
+fn a_size_that_no_bundle_has_had_for_ten_minutes_is_forgotten() {
+    let mut forwarding = following(&two_ways(2_000, 500), &[2, 3]);
+    let mut at = |minute: u64, asked: &[u64]| -> (Vec<u64>, bool) {
+        let now_ms = minute * 60_000;
+        forwarding.seek_for(now_ms, &asked.iter().copied().collect());
+        let change = forwarding.advance(now_ms, &none());
+        let sizes = forwarding.table().next.keys().copied();
+        (sizes.collect(), change.is_some())
+    };
+    assert_eq!(at(0, &[LARGE]), (vec![SMALL, LARGE], true));
+    assert_eq!(at(5, &[LARGE]), (vec![SMALL, LARGE], false));
+    assert_eq!(at(14, &[]), (vec![SMALL, LARGE], false));
+    assert_eq!(at(15, &[]), (vec![SMALL], true), "the change is told");
+    assert_eq!(at(16, &[LARGE]), (vec![SMALL, LARGE], true));
+    // The clock was set back.
+    assert_eq!(at(1, &[]), (vec![SMALL, LARGE], false));
+    assert_eq!(at(11, &[]), (vec![SMALL], true));
 }
 
 /// 10 MB fit through 2 to 4 in all; the way by 3 has room, and takes long.
@@ -354,7 +374,7 @@ fn bundles_take_the_volume_of_contacts_on_the_route_of_their_size() {
         contact(3, 4, (0, 1_000)),
     ];
     let mut forwarding = following(&plan, &[2]);
-    forwarding.seek_for(&BTreeSet::from([LARGE]));
+    forwarding.seek_for(0, &BTreeSet::from([LARGE]));
     forwarding.advance(0, &none());
     let given = BTreeMap::from([((4, 2, LARGE), 20_000_000), ((4, 2, SMALL), 2_000_000)]);
     forwarding.book(0, &BTreeMap::new(), &given);
@@ -459,7 +479,7 @@ fn whatever_is_blocked_and_booked_the_table_is_that_of_a_fresh_start() {
             .collect();
         let larger = BTreeSet::from([500_000, 4_000_000]);
         let mut forwarding = following(&plan, &neighbours);
-        forwarding.seek_for(&larger);
+        forwarding.seek_for(0, &larger);
         let mut now_ms = 0;
         for step in 0..60 {
             now_ms += random.u64(0..2_000);
@@ -484,7 +504,7 @@ fn whatever_is_blocked_and_booked_the_table_is_that_of_a_fresh_start() {
             forwarding.advance(now_ms, &blocked);
             forwarding.book(now_ms, &backlog, &BTreeMap::new());
             let mut fresh = following(&plan, &neighbours);
-            fresh.seek_for(&larger);
+            fresh.seek_for(0, &larger);
             fresh.advance(now_ms, &blocked);
             fresh.book(now_ms, &backlog, &BTreeMap::new());
             let ways = |forwarding: &Forwarding| {
