@@ -130,20 +130,20 @@ impl Receiving {
         })
     }
 
-    /// Whether the client has this block and the segment is of another one, whose sender has
+    /// Whether this block is complete and the segment is of another one, whose sender has
     /// restarted and counts its sessions from the same number again. The checkpoints of a session
     /// have consecutive serial numbers, the first of which is random (RFC 5326, 3.2.1), and there
     /// are at most as many as `reports`.
     pub(crate) fn is_followed_by(&self, data: &Data<'_>, reports: usize) -> bool {
-        if !self.is_taken() {
+        if self.wants() {
             return false;
         }
         let other_serial = data.checkpoint.is_some_and(|Checkpoint { serial, .. }| {
-            let (below, above) = (
-                serial.saturating_sub(reports as u64),
-                serial.saturating_add(reports as u64),
-            );
-            self.answered.range(below..=above).next().is_none()
+            let near =
+                serial.saturating_sub(reports as u64)..=serial.saturating_add(reports as u64);
+            let mut unanswered = self.unanswered.iter();
+            let waits = unanswered.any(|(checkpoint, _)| near.contains(&checkpoint.serial));
+            !waits && self.answered.range(near).next().is_none()
         });
         other_serial || self.contradiction(data).is_some()
     }

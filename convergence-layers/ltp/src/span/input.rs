@@ -141,7 +141,14 @@ impl Span {
         let end = data.offset + data.bytes.len() as u64;
         self.forget_closed(at);
         let known = self.receiving.get(&number);
-        if known.is_some_and(|known| known.is_followed_by(data, self.config.reports)) {
+        let reports = self.config.reports;
+        if let Some(first) = known.filter(|known| known.is_followed_by(data, reports)) {
+            // The client's word on the first block must not answer for this one, whose sender asks
+            // again.
+            if !first.is_taken() {
+                self.refused.closed += 1;
+                return;
+            }
             // The client has the block, and the peer has restarted: what was reported of it says
             // nothing about the new one.
             self.end_receiving(number);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_ltp::segment::{Body, Checkpoint, Data, Report, Segment};
-use underpass_ltp::{Reason, SessionId};
+use underpass_ltp::{Event, Reason, SessionId};
 
 use crate::world::{Link, NUMBERS, World, block};
 
@@ -268,6 +268,38 @@ fn what_was_reported_of_a_block_says_nothing_of_another_one_of_its_number() {
     let received: Vec<_> = world.ends[0].received.iter().map(|(b, _)| &b[..]).collect();
     assert_eq!(received, blocks.map(|(whole, _)| whole));
     assert_eq!(world.ends[0].span.sessions().1, 1);
+    acknowledge(&mut world, peers(3));
+    world.assert_idle();
+}
+
+#[test]
+fn another_block_of_a_number_waits_until_the_client_has_answered_for_the_first() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let now = world.instant();
+    let first = bytes(peers(3), Body::Data(end(red(0, b"a block"), 7)));
+    let another = block(2, 7);
+    let other = bytes(peers(3), Body::Data(end(red(0, &another), 5_000)));
+    let span = &mut world.ends[0].span;
+    span.handle_input(now, &first);
+    let event = span.poll_event();
+    assert!(matches!(&event, Some(Event::Received { block, .. }) if block == "a block"));
+    // The peer restarts before the client has answered.
+    span.handle_input(now, &other);
+    span.answer(now, peers(3), Ok(()));
+    let mut out = Vec::new();
+    assert!(span.poll_transmit(now, &mut out));
+    let Ok(Segment {
+        body: Body::Report(report),
+        ..
+    }) = Segment::take(&mut &out[..])
+    else {
+        panic!("a report is sent");
+    };
+    assert_eq!(report.checkpoint, 7);
+    assert!(!span.has_output(), "nothing is said about the other block");
+
+    world.inject(0, other);
+    assert_eq!(world.ends[0].received, [(another, 7)]);
     acknowledge(&mut world, peers(3));
     world.assert_idle();
 }
