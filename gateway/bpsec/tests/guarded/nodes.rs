@@ -104,7 +104,7 @@ impl Node {
         let send = Send {
             reports: report_to.map(|to| ReportRequest {
                 to,
-                reception: false,
+                reception: true,
                 forwarding: false,
                 delivery: false,
                 deletion: true,

@@ -379,7 +379,7 @@ fn no_custody_signal_answers_what_may_be_a_lie() {
 
 /// RFC 9172 §7.1.
 #[test]
-fn a_report_that_is_asked_for_names_the_reason() {
+fn reports_that_are_asked_for_tell_of_the_reception_and_name_the_reason() {
     let (mut sender, mut receiver) = neighbours(authenticated());
     let report_to = Some(ipn(SENDER, SERVICE));
     let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, report_to);
@@ -387,13 +387,17 @@ fn a_report_that_is_asked_for_names_the_reason() {
     let missing = without(&raw, block_type::BIB);
     for (raw, reason) in [(bad, 15), (missing, 12)] {
         receiver.takes(SENDER, &raw).unwrap_err();
-        let report = receiver.offers(SENDER, CLASS).expect("a report");
-        let payload = blocks(&report).pop().unwrap().data;
-        let record = decode_record(&payload, &CodePoints::default()).unwrap();
-        let Record::Status(report) = record else {
-            panic!("{record:?}");
-        };
-        assert_eq!(report.report_reason, reason);
+        let reports = std::iter::from_fn(|| receiver.offers(SENDER, CLASS)).map(|report| {
+            let payload = blocks(&report).pop().unwrap().data;
+            let record = decode_record(&payload, &CodePoints::default()).unwrap();
+            let Record::Status(report) = record else {
+                panic!("{record:?}");
+            };
+            let mut items = report.status_information.iter();
+            let told = items.position(|item| item.asserted);
+            (told.expect("one is asserted"), report.report_reason)
+        });
+        assert_eq!(reports.collect::<Vec<_>>(), [(0, 0), (3, reason)]);
     }
 }
 

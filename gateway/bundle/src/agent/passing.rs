@@ -13,7 +13,6 @@
 use std::fmt;
 use std::time::Instant;
 
-use bp7::administrative_record::RECEIVED_BUNDLE;
 use underpass_work::each;
 
 use super::Agent;
@@ -178,7 +177,6 @@ impl Agent {
         if let Some(reason) = reason {
             if !kept {
                 let (bytes, class) = (stored.bytes, stored.class);
-                self.report(now, &primary, bytes, class, RECEIVED_BUNDLE, 0);
                 self.tell_refused(now, &primary, bytes, class, reason);
             }
             if let Some(owed) = onward.owed {

@@ -386,17 +386,29 @@ impl Agent {
     }
 
     /// Deletes an arriving bundle; its custodian is told that custody is not
-    /// taken. It was received all the same (RFC 9171 §5.6 step 2).
+    /// taken.
     pub(super) fn refuse(&mut self, now: Instant, arrival: &Arrival, reason: DeleteReason) {
         self.signal(now, arrival, false);
-        self.report_reception(now, arrival);
         let primary = &arrival.bundle.primary;
         let bytes = arrival.bundle.payload_bytes();
         self.tell_refused(now, primary, bytes, arrival.class, reason);
     }
 
-    /// Reports a bundle that was not taken.
+    /// Reports a bundle that was not taken. It was received all the same (RFC 9171 §5.6 step 2).
     pub(super) fn tell_refused(
+        &mut self,
+        now: Instant,
+        primary: &PrimaryBlock,
+        payload_bytes: u64,
+        class: Class,
+        reason: DeleteReason,
+    ) {
+        self.report(now, primary, payload_bytes, class, RECEIVED_BUNDLE, 0);
+        self.tell_deleted(now, primary, payload_bytes, class, reason);
+    }
+
+    /// Reports that a bundle is given up that was never stored.
+    pub(super) fn tell_deleted(
         &mut self,
         now: Instant,
         primary: &PrimaryBlock,

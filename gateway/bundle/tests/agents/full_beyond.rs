@@ -239,12 +239,12 @@ fn a_process_that_takes_over_finds_out_again_what_has_room() {
 }
 
 #[test]
-fn what_cannot_be_refused_is_deleted_with_a_report() {
+fn what_cannot_be_refused_is_received_and_deleted_with_reports() {
     let (mut net, _) = pair_with_full_relay(10);
     let asks = Send {
         reports: Some(ReportRequest {
             to: ipn(1, 0),
-            reception: false,
+            reception: true,
             forwarding: false,
             delivery: false,
             deletion: true,
@@ -266,13 +266,19 @@ fn what_cannot_be_refused_is_deleted_with_a_report() {
         _ => false,
     };
     assert!(net.events(1).iter().any(deleted));
-    let report = net.offer(1, 1).unwrap();
-    net.arrive(0, 2, &report);
-    let told = |event: &Event| match event {
-        Event::StatusReport { report, .. } => report.status_information[3].asserted,
-        _ => false,
+    for _ in 0..2 {
+        let report = net.offer(1, 1).unwrap();
+        net.arrive(0, 2, &report);
+    }
+    let told = |event: Event| match event {
+        Event::StatusReport { report, .. } => {
+            let mut items = report.status_information.iter();
+            items.position(|item| item.asserted)
+        }
+        _ => None,
     };
-    assert!(net.events(0).iter().any(told));
+    let told: Vec<usize> = net.events(0).into_iter().filter_map(told).collect();
+    assert_eq!(told, [0, 3], "received, and then deleted");
 }
 
 #[test]

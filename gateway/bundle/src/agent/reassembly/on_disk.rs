@@ -290,7 +290,7 @@ impl Agent {
         made_whole(&mut first);
         let (primary, bytes) = (&first.bundle.primary, assembly.bytes());
         let reason = DeleteReason::DepletedStorage;
-        self.tell_refused(now, primary, bytes, first.class, reason);
+        self.tell_deleted(now, primary, bytes, first.class, reason);
         Ok(assembly)
     }
 
