@@ -355,15 +355,33 @@ impl Agent {
         drop(parts.room);
         made_whole(&mut arrival);
         arrival.bundle.payload = payload.freeze();
+        if !record {
+            return self.deliver(now, arrival, service);
+        }
+        let from = arrival.from;
+        self.take_whole_record(now, arrival, service)?;
+        // Otherwise a late duplicate of a fragment would take memory until its time is over.
+        let (group, sequence, _) = whole;
+        self.seen.insert(now, from, group, sequence);
+        Ok(())
+    }
+
+    /// Takes an administrative record that came in fragments.
+    fn take_whole_record(
+        &mut self,
+        now: Instant,
+        record: Arrival,
+        service: u64,
+    ) -> Result<(), Reject> {
         // One in another BPDU is not opened: a record in fragments could nest without end.
-        if record && !arrival.in_bpdu {
-            let inside = self.decoder().open(&arrival.bundle.payload);
+        if !record.in_bpdu {
+            let inside = self.decoder().open(&record.bundle.payload);
             let inside = inside.map_err(|error| Reject::Malformed(error.into()))?;
             if let Some(inside) = inside {
-                return self.take_encapsulated(now, &arrival, inside);
+                return self.take_encapsulated(now, &record, inside);
             }
         }
-        self.deliver(now, arrival, service)
+        self.deliver(now, record, service)
     }
 }
 
