@@ -17,6 +17,7 @@ mod config;
 mod confinement;
 mod enrolment;
 mod flow_decisions;
+mod hexadecimal;
 mod hold;
 mod holds;
 mod incarnation;

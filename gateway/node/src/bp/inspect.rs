@@ -13,6 +13,7 @@ use super::error::BpError;
 use super::security;
 use super::send::read_some;
 use crate::client;
+use crate::hexadecimal::hexadecimal;
 
 /// Bytes of a block that are shown.
 const SHOWN_BYTES: usize = 32;
@@ -123,11 +124,8 @@ fn lifetime_ms(lifetime: std::time::Duration) -> u64 {
 
 /// A block's first bytes, in hexadecimal.
 fn begins(block: &Block) -> String {
-    let shown = block.data.iter().take(SHOWN_BYTES);
-    let mut text = shown.fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
+    let shown = block.data.len().min(SHOWN_BYTES);
+    let mut text = hexadecimal(&block.data[..shown]);
     if block.data.len() > SHOWN_BYTES {
         text.push('…');
     }

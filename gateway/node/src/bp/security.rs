@@ -6,6 +6,8 @@ use serde_json::{Value as Json, json};
 use underpass_bpsec::{BCB_AES_GCM, BIB_HMAC_SHA2, Opaque, SecurityBlock, Value};
 use underpass_bundle::wire::{Block, block_type};
 
+use crate::hexadecimal::hexadecimal;
+
 /// What is in a security block; `None` if the block is of another type.
 pub fn as_json(block: &Block) -> Option<Json> {
     let read = read(block)?;
@@ -93,10 +95,7 @@ fn results(block: &SecurityBlock) -> Vec<Vec<String>> {
 fn shown(value: &Value) -> String {
     match value {
         Value::Unsigned(number) => number.to_string(),
-        Value::Bytes(bytes) => bytes.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        }),
+        Value::Bytes(bytes) => hexadecimal(bytes),
     }
 }
 

@@ -11,6 +11,7 @@ use underpass_pki::{Delivered, NodeKey, PkiError, install};
 use super::error::EnrolError;
 use super::owner::ActingAs;
 use crate::config::{Config, Document};
+use crate::hexadecimal::hexadecimal;
 
 /// A token has a hundred bytes.
 const MOST_TOKEN_BYTES: u64 = 1024;
@@ -27,10 +28,7 @@ impl Place {
     /// For a configuration's file and a token.
     pub fn new(config: &Path, token: &str, force: bool) -> Place {
         let hash = digest(&SHA256, token.as_bytes());
-        let hash: String = hash.as_ref()[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hash = hexadecimal(&hash.as_ref()[..8]);
         Place {
             config: config.to_owned(),
             pending: config.with_file_name(format!(".enrolment-{hash}.key")),

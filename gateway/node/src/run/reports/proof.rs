@@ -8,6 +8,7 @@ use underpass_control_client::read_token;
 use underpass_reports::Proof;
 
 use crate::config::Config;
+use crate::hexadecimal::hexadecimal;
 
 /// Why a terminal's token cannot be used.
 #[derive(Debug, Error)]
@@ -58,7 +59,7 @@ impl Prover {
         Ok(Proof {
             gateway: self.gateway,
             time_ms,
-            mac: mac.as_ref().iter().map(|b| format!("{b:02x}")).collect(),
+            mac: hexadecimal(mac.as_ref()),
         })
     }
 }
