@@ -258,6 +258,7 @@ impl Agent {
             Err(error) => {
                 let primary = error.primary.as_ref();
                 if let Some(primary) = primary.filter(|p| self.believes_primary(from, p)) {
+                    self.report(now, primary, 0, class, RECEIVED_BUNDLE, 0);
                     if error.report_unsupported {
                         let reason = DeleteReason::BlockUnsupported.code();
                         self.send_report(now, primary, 0, class, RECEIVED_BUNDLE, reason);

@@ -169,6 +169,22 @@ fn an_unknown_block_may_have_its_bundle_deleted_which_is_reported_if_asked_for()
 }
 
 #[test]
+fn what_cannot_be_read_further_on_was_received_all_the_same() {
+    let (mut agent, now) = relay();
+    let block = Extension::new(200, 9, 0x04, b"");
+    let raw = bundle(&onward(ALL_REPORTS), &[block], CONTENT);
+    let refused = agent.receive(now, NeighbourId(SOURCE), BULK, raw);
+    assert_eq!(refused, Err(Reject::Malformed(Malformed::Unsupported(200))));
+    let reports = std::iter::from_fn(|| report(&mut agent, now));
+    let told = reports.map(|report| {
+        let status = [RECEIVED_BUNDLE, DELETED_BUNDLE].map(|of| is_asserted(&report, of));
+        (status, report.report_reason)
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(told, [([true, false], 0), ([false, true], 11)]);
+}
+
+#[test]
 fn an_unknown_block_that_has_its_bundle_deleted_may_ask_for_a_report_all_the_same() {
     for asked in [0, DELETION] {
         let (mut agent, now) = relay();
