@@ -101,9 +101,7 @@ fn part(number: u64, content: &[u8], range: Range<usize>) -> Bytes {
 /// Entries that an agent has for fragments.
 fn fragments_kept(agent: &Agent) -> usize {
     let mut entries = 0;
-    agent.footprint(&mut |name, count| {
-        entries += if name.contains("fragment") { count } else { 0 };
-    });
+    agent.footprint(&mut |name, count| entries += count * usize::from(name.contains("fragment")));
     entries
 }
 
@@ -451,14 +449,9 @@ fn a_bpdu_that_a_relay_has_cut_is_opened_once_it_is_whole() {
     for range in [0..3, 3..record.len()] {
         hear(&mut net, 1, 1, part(2, &record, range)).unwrap();
     }
-    let unsent = |event: &Event| {
-        matches!(
-            event,
-            Event::Forged {
-                forgery: Forgery::Signal,
-                ..
-            }
-        )
+    let unsent = |event: &Event| match event {
+        Event::Forged { forgery, .. } => *forgery == Forgery::Signal,
+        _ => false,
     };
     assert!(net.events(1).iter().any(unsent), "the signal was read");
     let outcome = hear(&mut net, 1, 1, part(3, &[0xFF; 9], 0..9));
