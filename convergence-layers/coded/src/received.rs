@@ -43,6 +43,11 @@ impl Block {
         Ok(())
     }
 
+    /// Whether the sender has reported that all of its own symbols have left.
+    pub(crate) fn has_left(&self) -> bool {
+        self.symbols.is_some()
+    }
+
     /// One of its own symbols has come. Returns whether it is the first with its number.
     pub(crate) fn add_own(&mut self, number: u16, body: &[u8]) -> Result<bool, Violation> {
         if self.symbols.is_some_and(|symbols| number >= symbols)

@@ -289,6 +289,13 @@ impl Receiver {
         self.used_bytes
     }
 
+    /// Whether the rest of a bundle is on its way. It is not once the sender has said that all of
+    /// the newest block has left: if symbols of that are missing, they are asked for first.
+    pub fn is_owed(&self) -> bool {
+        let newest = self.blocks.last_key_value();
+        !self.bundles.is_empty() && newest.is_none_or(|(_, block)| !block.has_left())
+    }
+
     /// Memory that is taken for the peer, bytes: the announced lengths of its
     /// bundles, and the symbols of blocks.
     pub fn memory_bytes(&self) -> u64 {

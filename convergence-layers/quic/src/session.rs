@@ -10,7 +10,7 @@ mod writing;
 
 use std::future::poll_fn;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,8 @@ struct Link {
     /// The turn of the one bundle that waits for room.
     waits_for_room: Semaphore,
     room_timeout: Duration,
+    /// Bundles, a stream for each, of which the peer owes more.
+    owed_bundles: AtomicUsize,
     transfer_mru_bytes: u64,
     whole_mru_bytes: u64,
     messages: mpsc::Sender<Message>,
@@ -108,6 +110,7 @@ pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
         room,
         waits_for_room: Semaphore::new(1),
         room_timeout: defaults.room_timeout,
+        owed_bundles: AtomicUsize::new(0),
         transfer_mru_bytes: defaults.transfer_mru_bytes,
         whole_mru_bytes: defaults.whole_mru_bytes,
         messages,

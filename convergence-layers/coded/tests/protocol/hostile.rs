@@ -114,6 +114,28 @@ fn a_block_that_never_ends_grows_old_without_harm() {
 }
 
 #[test]
+fn the_rest_of_a_bundle_is_owed_while_symbols_of_a_block_come() {
+    let mut attacker = Attacker::new();
+    assert!(!attacker.receiver.is_owed());
+    attacker.source(0, 0, (0, 3, 0), b"x").expect("a symbol");
+    assert!(attacker.receiver.is_owed());
+    let sent = |attacker: &mut Attacker, block, symbols, datagrams| {
+        let now = attacker.now;
+        let sent = attacker.receiver.on_sent(now, block, symbols, datagrams);
+        sent.expect("it is possible");
+    };
+    // What is missing is to be asked for now.
+    sent(&mut attacker, 0, 2, 2);
+    assert!(!attacker.receiver.is_owed());
+    attacker.source(1, 0, (0, 3, 1), b"y").expect("a symbol");
+    assert!(attacker.receiver.is_owed());
+    sent(&mut attacker, 1, 1, 3);
+    assert!(!attacker.receiver.is_owed());
+    attacker.source(0, 1, (0, 3, 2), b"z").expect("a symbol");
+    assert!(!attacker.receiver.is_owed());
+}
+
+#[test]
 fn symbols_that_contradict_each_other_end_the_session() {
     let contradicts = |second: fn(&mut Attacker) -> Result<(), Violation>| {
         let mut attacker = Attacker::new();

@@ -19,6 +19,10 @@ const LEAST_DATA_BYTES: u64 = 128;
 /// After this time without bytes received, nothing follows them any more: QUIC acknowledges within
 /// 25 ms. TCP's sessions have the same bound.
 const STILL: Duration = Duration::from_millis(250);
+/// After this long without the rest of a bundle, it is no longer waited for, as in TCP's sessions.
+const STILL_RECEIVING: Duration = Duration::from_secs(2);
+/// Times of arrivals are exact to this.
+const LOOKED_EACH: Duration = Duration::from_millis(100);
 /// While the link is blocked nothing leaves: QUIC forbids a window of 0.
 const SHUT: u64 = 1;
 /// A path with no more than this part (1/n) of the window in flight is nearly empty.
@@ -33,6 +37,17 @@ pub(crate) enum Gate {
     Shut,
     /// At this many bundle bytes per second, or as the window allows.
     Open(Option<f64>),
+}
+
+/// What a session knows beside its flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    /// Bytes of bundles that QUIC has not taken yet.
+    pub(crate) unsent_bytes: u64,
+    /// Whether the rest of a bundle is due from the peer.
+    pub(crate) receiving: bool,
+    /// Frames with data that QUIC has received in all, including those after a gap.
+    pub(crate) data_frames: u64,
 }
 
 /// The flow of one connection.
@@ -68,6 +83,11 @@ struct State {
     packets: u64,
     acks: u64,
     heard: Option<Instant>,
+    /// Data frames at the last reading of the figures, and when that was.
+    data_frames: u64,
+    looked: Instant,
+    /// By this time data after a gap have come.
+    heard_by: Option<Instant>,
     moved: Instant,
     rate: DeliveryRate,
 }
@@ -102,6 +122,9 @@ impl Flow {
                 packets: 0,
                 acks: 0,
                 heard: None,
+                data_frames: 0,
+                looked: now,
+                heard_by: None,
                 moved: now,
                 rate: DeliveryRate {
                     since: now,
@@ -312,10 +335,18 @@ impl Flow {
     }
 
     /// The figures, with QUIC's own figures of the path.
-    pub(crate) fn figures(&self, now: Instant, path: &PathStats, unsent_bytes: u64) -> PathFigures {
+    pub(crate) fn figures(&self, now: Instant, path: &PathStats, known: Known) -> PathFigures {
         let window = self.window(now);
-        let state = self.lock();
-        let is_still = state.in_flight == 0 && now.saturating_duration_since(state.moved) >= STILL;
+        let mut state = self.lock();
+        state.look(now, known.data_frames);
+        let heard = state.heard.max(state.heard_by.filter(|_| known.receiving));
+        let unsent_bytes = known.unsent_bytes;
+        let lasting = match known.receiving {
+            true => STILL_RECEIVING,
+            false => STILL,
+        };
+        let at_rest = now.saturating_duration_since(state.moved) >= lasting;
+        let is_still = state.in_flight == 0 && at_rest;
         PathFigures {
             rtt: path.rtt,
             min_rtt: path.min_rtt,
@@ -339,8 +370,8 @@ impl Flow {
             keepalives_received: 0,
             coded: CodedFigures::default(),
             ltp: LtpFigures::default(),
-            receiving: false,
-            heard_ago: state.heard.map(|at| now.saturating_duration_since(at)),
+            receiving: known.receiving,
+            heard_ago: heard.map(|at| now.saturating_duration_since(at)),
             subflows: None,
             still: is_still && unsent_bytes == 0,
         }
@@ -348,6 +379,19 @@ impl Flow {
 }
 
 impl State {
+    /// Notes how many data frames have come. Those after a gap are read only once the gap is
+    /// filled, a round trip later, and yet show that the peer is heard. Their time is known only
+    /// from one reading to the next. It counts if nothing else has come since then, so that what
+    /// is read at once keeps its exact time.
+    fn look(&mut self, now: Instant, data_frames: u64) {
+        let lately = now.checked_sub(LOOKED_EACH).unwrap_or(now);
+        let since = self.looked.max(lately);
+        if data_frames != self.data_frames && self.heard.is_none_or(|heard| heard < since) {
+            self.heard_by = Some(now);
+        }
+        (self.data_frames, self.looked) = (data_frames, now);
+    }
+
     /// The window of a link that is not blocked.
     fn open_window(&self) -> u64 {
         let least = 2 * self.datagram_bytes;
@@ -473,14 +517,59 @@ mod tests {
         let flow = flow(now);
         let path = PathStats::default();
         let later = now + Duration::from_secs(1);
-        assert!(flow.figures(later, &path, 0).still);
-        assert!(!flow.figures(later, &path, 1).still);
+        assert!(flow.figures(later, &path, Known::default()).still);
+        let unsent = Known {
+            unsent_bytes: 1,
+            ..Known::default()
+        };
+        assert!(!flow.figures(later, &path, unsent).still);
         flow.sent(later, 60);
-        assert!(!flow.figures(later, &path, 0).still, "an acknowledgement");
+        assert!(
+            !flow.figures(later, &path, Known::default()).still,
+            "an acknowledgement"
+        );
         one_round(&flow, later);
-        let figures = flow.figures(later + RTT, &path, 0);
+        let figures = flow.figures(later + RTT, &path, Known::default());
         assert_eq!((figures.segments_sent, figures.data_segments_sent), (2, 1));
         assert_eq!((figures.sent_bytes, figures.delivered_bytes), (1428, 1428));
-        assert!(flow.figures(later + 2 * RTT, &path, 0).still);
+        assert!(flow.figures(later + 2 * RTT, &path, Known::default()).still);
+    }
+    #[test]
+    fn the_rest_of_a_bundle_is_waited_for_and_not_for_ever() {
+        let begin = Instant::now();
+        let (flow, path) = (flow(begin), PathStats::default());
+        let receiving = Known {
+            receiving: true,
+            ..Known::default()
+        };
+        let later = begin + STILL;
+        let figures = flow.figures(later, &path, receiving);
+        assert!(figures.receiving && !figures.still);
+        let later = begin + STILL_RECEIVING;
+        assert!(flow.figures(later, &path, receiving).still);
+        assert!(!flow.figures(later, &path, Known::default()).receiving);
+    }
+
+    #[test]
+    fn what_comes_after_a_gap_in_a_bundle_shows_that_the_peer_is_heard() {
+        let begin = Instant::now();
+        let (flow, path) = (flow(begin), PathStats::default());
+        let ms = Duration::from_millis(1);
+        let heard_ago = |at: Duration, data_frames: u64| {
+            let known = Known {
+                receiving: true,
+                data_frames,
+                ..Known::default()
+            };
+            flow.figures(begin + at, &path, known).heard_ago
+        };
+        flow.received(begin + 50 * ms, 1_000);
+        // What is read at once keeps its exact time.
+        assert_eq!(heard_ago(100 * ms, 1), Some(50 * ms));
+        // A packet is lost, and those behind it come.
+        assert_eq!(heard_ago(200 * ms, 90), Some(Duration::ZERO));
+        assert_eq!(heard_ago(300 * ms, 90), Some(100 * ms));
+        flow.received(begin + 310 * ms, 90_000);
+        assert_eq!(heard_ago(390 * ms, 91), Some(80 * ms));
     }
 }

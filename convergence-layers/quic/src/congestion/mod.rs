@@ -15,7 +15,7 @@ use std::time::Instant;
 use quinn::congestion::{Controller, ControllerFactory};
 use quinn_proto::RttEstimator;
 
-pub(crate) use flow::{Flow, Gate};
+pub(crate) use flow::{Flow, Gate, Known};
 
 /// The congestion control of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

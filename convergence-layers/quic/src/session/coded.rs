@@ -77,6 +77,11 @@ impl Coded {
         }
     }
 
+    /// Whether the peer owes the rest of a bundle that comes as symbols.
+    pub(super) fn is_owed(&self) -> bool {
+        self.receiver().is_some_and(|receiver| receiver.is_owed())
+    }
+
     /// Whether this code, not QUIC, retransmits lost datagrams.
     pub(super) fn sends(&self) -> bool {
         self.sender.is_some()

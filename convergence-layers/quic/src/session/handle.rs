@@ -8,6 +8,7 @@ use underpass_cla::{Activity, Down, PathFigures, Session, Transfer};
 
 use super::Link;
 use crate::code;
+use crate::congestion::Known;
 
 /// Implements [`Session`]. An offer after the session's end is dropped:
 /// [`underpass_cla::Node::session_down`] has ended all its transfers.
@@ -28,9 +29,14 @@ impl Session for Handle {
 
     fn figures(&self) -> PathFigures {
         let unsent_bytes = self.0.outgoing().unwritten_bytes();
-        let path = self.0.connection.stats().path;
+        let stats = self.0.connection.stats();
         let coded = self.0.coded.figures();
-        let flow = self.0.flow.figures(Instant::now(), &path, unsent_bytes);
+        let known = Known {
+            unsent_bytes,
+            receiving: self.0.owed_bundles.load(Relaxed) > 0 || self.0.coded.is_owed(),
+            data_frames: stats.frame_rx.stream + stats.frame_rx.datagram,
+        };
+        let flow = self.0.flow.figures(Instant::now(), &stats.path, known);
         let keepalives_sent = self.0.pings_sent.load(Relaxed);
         PathFigures {
             coded,

@@ -2,9 +2,11 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use quinn::{ReadError, ReadExactError, RecvStream};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -28,6 +30,22 @@ pub(super) enum Violation {
     Short,
     #[error("a bundle is longer than was announced")]
     Long,
+}
+
+/// Counts a bundle of which the peer owes more, until this is dropped.
+struct Owed<'a>(&'a AtomicUsize);
+
+impl Owed<'_> {
+    fn new(bundles: &AtomicUsize) -> Owed<'_> {
+        bundles.fetch_add(1, Relaxed);
+        Owed(bundles)
+    }
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Link {
@@ -112,13 +130,12 @@ impl Link {
         let number = stream.id().index();
         let (mut bytes, mut told) = (0, 0);
         let verdict = loop {
-            let chunk = match stream.read_chunk(READ_BYTES, true).await {
-                Ok(Some(chunk)) => chunk.bytes,
+            let chunk = match self.next_piece(stream).await {
+                Ok(Some(chunk)) => chunk,
                 Ok(None) if bytes == length => break poll_fn(|cx| intake.poll_end(cx)).await,
                 Ok(None) => return Err(Violation::Short),
                 Err(_) => return Ok(()),
             };
-            self.flow.received(Instant::now(), chunk.len() as u64);
             bytes += chunk.len() as u64;
             if bytes > length {
                 return Err(Violation::Long);
@@ -182,13 +199,12 @@ impl Link {
         let mut bundle = BytesMut::new();
         let mut told = 0;
         loop {
-            let chunk = match stream.read_chunk(READ_BYTES, true).await {
-                Ok(Some(chunk)) => chunk.bytes,
+            let chunk = match self.next_piece(stream).await {
+                Ok(Some(chunk)) => chunk,
                 Ok(None) if bundle.len() as u64 == length => return Ok(Some(bundle)),
                 Ok(None) => return Err(Violation::Short),
                 Err(ReadError::Reset(_)) | Err(_) => return Ok(None),
             };
-            self.flow.received(Instant::now(), chunk.len() as u64);
             if (bundle.len() + chunk.len()) as u64 > length {
                 return Err(Violation::Long);
             }
@@ -200,6 +216,18 @@ impl Link {
                 self.send(Message::Progress { stream, bytes }).await;
             }
         }
+    }
+
+    /// The next piece of a bundle; `None` at its end. While it is awaited, the peer owes it: this
+    /// end waits for neither room nor disk.
+    async fn next_piece(&self, stream: &mut RecvStream) -> Result<Option<Bytes>, ReadError> {
+        let _owed = Owed::new(&self.owed_bundles);
+        let chunk = stream.read_chunk(READ_BYTES, true).await?;
+        let piece = chunk.map(|chunk| chunk.bytes);
+        if let Some(piece) = &piece {
+            self.flow.received(Instant::now(), piece.len() as u64);
+        }
+        Ok(piece)
     }
 
     async fn tell(&self, stream: u64, verdict: Result<(), Refusal>) {

@@ -193,6 +193,24 @@ async fn a_stalled_bundle_holds_up_no_other_of_its_peer() {
     assert_eq!(&scene.hub.received().await.1[..], b"whole");
 }
 
+#[tokio::test]
+async fn the_rest_of_a_bundle_is_due_until_it_has_come() {
+    let mut scene = Scene::new().await;
+    assert!(!scene.session.figures().receiving);
+    let mut bundle = scene.begin(10, b"the ").await;
+    let session = scene.session.clone();
+    let begins = async {
+        while !session.figures().receiving {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, begins).await.expect("it has begun");
+    bundle.write_all(b"rest..").await.expect("it is open");
+    bundle.finish().expect("it is open");
+    assert_eq!(&scene.hub.received().await.1[..], b"the rest..");
+    assert!(!session.figures().receiving);
+}
+
 /// A bundle of so many pieces of 64 KiB.
 fn long(key: u64, pieces: usize) -> Transfer {
     let piece = transfer(key, 64 << 10).1;
