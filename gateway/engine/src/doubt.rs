@@ -52,7 +52,8 @@ const MOST_COPIED_BYTES: u64 = 4 << 20;
 
 /// A message to the service by which nodes ask for a path. It holds a time in ms, 16 bits: nothing
 /// has come by the other hop for so long, though a bundle has begun there. A time of 0, which may
-/// come by any hop, takes the word before back.
+/// come by any hop, takes the word before back. With more than two hops the name of a session of
+/// the hop that is meant follows.
 const MISSES: u8 = 2;
 /// A peer that has heard no beacon for this says so in its own.
 const SAYS_SO_BEHIND: Duration = Duration::from_secs(1);
@@ -240,7 +241,6 @@ impl Engine {
         // The peer is told at once that it is heard: it may not hear by this hop, and its own doubt
         // may wait for that.
         let word = hop.doubt.word.take_if(|_| is_heard);
-        let neighbour = hop.config.neighbour;
         match hop.doubt.ends_behind {
             // What it had in flight has been given back already.
             Some(_) if hop.blocked => {
@@ -261,19 +261,44 @@ impl Engine {
             _ => {}
         }
         if let Some(word) = word {
-            self.take_back(now, neighbour, word);
+            self.take_back(now, id, word);
         }
     }
 
     /// Takes back the word to the neighbour that nothing comes by a hop.
-    fn take_back(&mut self, now: Instant, neighbour: u64, word: BundleId) {
+    fn take_back(&mut self, now: Instant, id: HopId, word: BundleId) {
         if self.agent.is_queued(word) {
             // A word that goes by this hop now would be about the other one.
             self.discard(now, word, None);
-        } else {
+        } else if let Some(message) = self.missing(id, 0) {
             // If there is no room for this message, what the neighbour hears itself ends its doubt.
-            let _ = self.queue_message(now, missing(neighbour, 0), WORD_COUNTS);
+            let _ = self.queue_message(now, message, WORD_COUNTS);
         }
+    }
+
+    /// The message that tells the neighbour of a silence of `ms` on a hop. With two hops the other
+    /// one, by which it goes, shows which is meant; with more a session that both ends know. `None`
+    /// if there is none.
+    fn missing(&self, id: HopId, ms: u16) -> Option<Message> {
+        let neighbour = self.neighbour_of(id)?;
+        let mut payload = vec![MISSES];
+        payload.extend(ms.to_be_bytes());
+        match self.ways.hops_to(neighbour).len() {
+            0 | 1 => return None,
+            2 => {}
+            _ => {
+                let mut sessions = self.hops.get(&id)?.all_sessions();
+                let name = sessions.find_map(|session| self.sessions.get(session)?.name);
+                payload.extend(name?);
+            }
+        }
+        let payload = Bytes::from(payload);
+        Some(Message::new(
+            neighbour,
+            ON_DEMAND_SERVICE,
+            Class::SIGNALLING,
+            payload,
+        ))
     }
 
     /// When answers to what a hop has in flight become late, if nothing is heard until then.
@@ -424,10 +449,13 @@ impl Engine {
         };
         let known = hop.blocked || !hop.link.is_probed();
         let neighbour = hop.config.neighbour;
-        // With more than two hops the neighbour could not know which one is meant.
-        if known || self.ways.hops_to(neighbour).len() != 2 || !self.has_sure_other(id) {
+        if known || !self.has_sure_other(id) {
             return;
         }
+        let ms = u16::try_from(silent.as_millis()).unwrap_or(u16::MAX);
+        let Some(word) = self.missing(id, ms) else {
+            return;
+        };
         let left = hop.doubt.patience(now).saturating_sub(silent);
         if !left.is_zero() {
             // A deadline that has passed already is still to be judged.
@@ -461,17 +489,15 @@ impl Engine {
         if ways.is_empty() || ways.iter().any(|way| way.id == id) {
             return;
         }
-        let ms = u16::try_from(silent.as_millis()).unwrap_or(u16::MAX);
         // If there is no room for this message, the next one says the same, or this end's silence
         // does.
-        let word = missing(neighbour, ms);
         let word = self.send_message(now, word, WORD_COUNTS).ok();
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.doubt.word = word;
         }
     }
 
-    /// Takes a neighbour's word by one hop that nothing comes by the other one. Returns whether the
+    /// Takes a neighbour's word by one hop that nothing comes by another one. Returns whether the
     /// message is such a word. It concerns only the neighbour's own hops, and can only make this
     /// end send it a few MiB twice, less and less often unless the hop is silent itself by then.
     pub(crate) fn take_missing(&mut self, now: Instant, delivery: &bundle::Delivery) -> bool {
@@ -479,26 +505,38 @@ impl Engine {
         let Some((peer, ON_DEMAND_SERVICE)) = source else {
             return false;
         };
-        let [MISSES, high, low] = delivery.payload[..] else {
+        let [MISSES, high, low, name @ ..] = &delivery.payload[..] else {
             return false;
         };
-        let silent = Duration::from_millis(u16::from_be_bytes([high, low]).into());
+        let silent = Duration::from_millis(u16::from_be_bytes([*high, *low]).into());
         let hops = self.ways.shared_hops_to(peer);
-        let by = self.came_by.filter(|by| hops.contains(by));
-        if silent.is_zero() && by.is_some() {
-            for id in hops.iter() {
-                if let Some(hop) = self.hops.get_mut(id) {
+        let Some(by) = self.came_by.filter(|by| hops.contains(by)) else {
+            return true;
+        };
+        let is_meant = |id: &HopId| match name {
+            [] => silent.is_zero() || *id != by,
+            name => self.has_session_named(*id, name),
+        };
+        let meant: Vec<HopId> = hops.iter().copied().filter(is_meant).collect();
+        if silent.is_zero() {
+            for id in meant {
+                if let Some(hop) = self.hops.get_mut(&id) {
                     hop.doubt.hears();
                 }
             }
-            return true;
+        } else if let [id] = meant[..]
+            && id != by
+        {
+            self.doubt_by_word(now, id, by, silent + delivery.age);
         }
-        let mut others = hops.iter().filter(|id| Some(**id) != by);
-        let (Some(by), Some(id), None) = (by, others.next(), others.next()) else {
-            return true;
-        };
-        self.doubt_by_word(now, *id, by, silent + delivery.age);
         true
+    }
+
+    fn has_session_named(&self, id: HopId, name: &[u8]) -> bool {
+        let hop = self.hops.get(&id).into_iter();
+        let sessions = hop.flat_map(|hop| hop.all_sessions());
+        let mut names = sessions.filter_map(|session| self.sessions.get(session)?.name);
+        names.any(|known| known[..] == *name)
     }
 
     /// Begins or confirms a doubt: when the neighbour said so by another hop, nothing had come by
@@ -546,17 +584,6 @@ impl Engine {
         let due = self.hops.get(&id).and_then(|hop| hop.link_at);
         self.watch(now, id, due);
     }
-}
-
-/// The message that tells a neighbour of a silence of `ms`.
-fn missing(neighbour: u64, ms: u16) -> Message {
-    let [high, low] = ms.to_be_bytes();
-    Message::new(
-        neighbour,
-        ON_DEMAND_SERVICE,
-        Class::SIGNALLING,
-        Bytes::from(vec![MISSES, high, low]),
-    )
 }
 
 #[cfg(test)]

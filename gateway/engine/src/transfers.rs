@@ -19,6 +19,8 @@ use crate::unanswered::Answering;
 pub(crate) struct Session {
     pub hop: HopId,
     pub info: SessionInfo,
+    /// Its name at both ends, if it is secured.
+    pub name: Option<[u8; 8]>,
     /// What its transport has shown of the peer's answers.
     pub answering: Answering,
     ready: bool,
@@ -47,6 +49,7 @@ impl Session {
         let Session {
             hop: _,
             info: _,
+            name: _,
             answering: _,
             ready: _,
             room_bytes: _,
@@ -125,9 +128,11 @@ pub(crate) struct Sessions {
 impl Sessions {
     /// Adds a session that has not said that it is ready.
     pub fn insert(&mut self, id: SessionId, hop: HopId, info: SessionInfo) {
+        let name = info.exported_key.map(|key| key.session_name());
         let session = Session {
             hop,
             info,
+            name,
             answering: Answering::default(),
             ready: false,
             room_bytes: 0,

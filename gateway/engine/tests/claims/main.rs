@@ -27,4 +27,5 @@ mod services;
 mod shares;
 mod standing;
 mod takeover;
+mod three_hops;
 mod unanswered;
