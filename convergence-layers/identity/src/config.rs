@@ -70,7 +70,7 @@ impl fmt::Debug for ServerTls {
 }
 
 /// The configuration of a side that dials. A resumed handshake would skip the
-/// check of the certificate and with it revocation, so there is none.
+/// check of the chain, of its dates and of its issuers' revocation, so there is none.
 /// Certificates' dates are judged by `time`.
 pub fn client_config(
     verifier: Arc<PathVerifier>,
