@@ -246,27 +246,30 @@ impl Engine {
     /// that no hop waits for bytes that another has still to bring. `None` if no hop leads there.
     pub(crate) fn stream_config_to(&self, neighbour: u64) -> Option<underpass_streams::Config> {
         let hops = self.ways.hops_to(neighbour).iter();
-        let ceilings = hops.filter_map(|id| Some(&self.hops.get(id)?.ceiling));
-        let shortest = ceilings.clone().map(|hop| hop.rtt).min()?;
-        let several = ceilings.clone().count() > 1;
-        let all = ceilings.cloned().reduce(|all, hop| all.beside(&hop))?;
-        let ahead = match all.send_rate_bps {
+        let hops = hops.filter_map(|id| self.hops.get(id));
+        let beside = |all: HopConfig, hop: HopConfig| all.beside(&hop);
+        let ceilings = hops.clone().map(|hop| hop.ceiling.clone());
+        let all = ceilings.reduce(beside)?;
+        // What waits here goes by the hops that send.
+        let sending = hops.filter(|hop| hop.config.sends).map(|hop| &hop.ceiling);
+        let shortest = sending.clone().map(|hop| hop.rtt).min();
+        let several = sending.clone().count() > 1;
+        let sending = sending.cloned().reduce(beside);
+        let sending = sending.unwrap_or_else(|| all.clone());
+        let ahead = match sending.send_rate_bps {
             // The rate or the round trip may be unknown; then the present ones are the bound.
             None if several => MOST_AHEAD_BYTES,
-            rate_bps => bytes_ahead(rate_bps, all.rtt - shortest),
+            rate_bps => bytes_ahead(rate_bps, sending.rtt - shortest.unwrap_or(sending.rtt)),
         };
-        Some(self.stream_config(&all, ahead))
+        Some(self.stream_config(&all, sending.send_buffer_bytes() + ahead))
     }
 
-    fn stream_config(&self, hop: &HopConfig, ahead_bytes: u64) -> underpass_streams::Config {
+    fn stream_config(&self, hop: &HopConfig, buffer_bytes: u64) -> underpass_streams::Config {
         let window = self
             .config
             .window_bytes
             .unwrap_or_else(|| hop.window_bytes(hop.receive_rate_bps));
-        let send_buffer = self
-            .config
-            .send_buffer_bytes
-            .unwrap_or_else(|| hop.send_buffer_bytes() + ahead_bytes);
+        let send_buffer = self.config.send_buffer_bytes.unwrap_or(buffer_bytes);
         let total = self.send_buffers_bytes(send_buffer);
         underpass_streams::Config {
             windows: Windows {
@@ -301,7 +304,8 @@ impl Engine {
         let hops = self.ways.hops_to(self.neighbour_to(peer)).iter();
         let carrying = hops.filter_map(|id| {
             let hop = self.hops.get(id)?;
-            (hop.is_up() && !hop.blocked).then_some((id, hop.round_trip()))
+            let carries = hop.config.sends && hop.is_up() && !hop.blocked;
+            carries.then_some((id, hop.round_trip()))
         });
         let (mut bundles, mut rate_bps, mut rtts) = (0, Some(0_u64), None);
         for (id, rtt) in carrying {

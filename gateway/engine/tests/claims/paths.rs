@@ -443,3 +443,18 @@ fn by_a_path_that_only_receives_nothing_is_sent_and_the_other_direction_goes_the
     transfer(&mut lines, Duration::from_secs(2));
     assert_eq!(sent(&lines, 0)[1], before[0][1]);
 }
+
+#[test]
+fn no_more_waits_here_for_a_path_that_only_receives() {
+    let capacity = |far_sends: bool| {
+        let mut config = two_hops(10, 1);
+        config.hops[1].sends = far_sends;
+        let (mut terminal, _hub) = pair_by_two(config, two_hops(1, 10));
+        let key = terminal.open(1, BULK);
+        terminal.engine.send_capacity(key)
+    };
+    // What the near hop sends in 100 ms; the far one needs its own, and what the near one sends
+    // during the difference of their delays.
+    let (one, both) = (capacity(false), capacity(true));
+    assert!(one > 0 && one < both / 4, "{one} and {both}");
+}
