@@ -148,6 +148,7 @@ fn hop(number: usize, link: &LinkPlan, neighbour: u64, line: Option<PlanLine>) -
         line,
         receive_rate_bps: link.rate_bps,
         rtt: link.delay * 2,
+        meter: link.meter.clone(),
         ..HopConfig::new(HopId(number as u64), format!("link{number}"), neighbour)
     }
 }

@@ -5,7 +5,7 @@ mod faults;
 use std::time::Duration;
 
 use underpass_cla::Class;
-use underpass_engine::{Estimate, MeteredUse, MigrationRule, PathUse, Policy};
+use underpass_engine::{Estimate, MeterConfig, MeteredUse, MigrationRule, PathUse, Period, Policy};
 
 use crate::plans::{self, Push};
 use crate::random::Random;
@@ -83,6 +83,8 @@ pub struct LinkPlan {
     pub loss_percent: u64,
     /// Whether it is a second link between the same nodes.
     pub second: bool,
+    /// What each end may spend on it, if its bytes are paid for.
+    pub meter: Option<MeterConfig>,
 }
 
 #[derive(Clone, Debug)]
@@ -223,7 +225,13 @@ impl Schedule {
                 link.mru_bytes = link.mru_bytes.min(least.unwrap_or(link.mru_bytes));
             }
             faults::link_faults(paths, links.len() - 1, &mut faults);
-            policies = policies_of(paths, [beside, links.len() - 1]);
+            let both = [beside, links.len() - 1];
+            policies = policies_of(paths, both);
+            // As above.
+            let meters = &mut Random::new(seed ^ 0x6d65_7465_7200_0000);
+            links[both[1]].meter = meters.chance(40).then(|| meter(meters));
+            let is_metered = links[both[1]].meter.is_some();
+            pin_and_meter(meters, &mut policies, both, is_metered);
         }
         // A separate source of randomness, so that other draws keep their seeds.
         let shards = &mut Random::new(seed ^ 0x7368_6172_6400_0000);
@@ -304,11 +312,44 @@ fn link(random: &mut Random, ends: [usize; 2]) -> LinkPlan {
         datagrams: random.chance(15),
         loss_percent: random.pick(&[0, 0, 2, 10]),
         second: false,
+        meter: None,
     }
 }
 
-/// Policies over two links for some classes. None is pinned: a node with only one of the
-/// links might wait for the other for ever.
+/// A budget that some runs spend soon, and never renew.
+fn meter(random: &mut Random) -> MeterConfig {
+    MeterConfig {
+        budget_bytes: random.pick(&[None, Some(20_000), Some(500_000)]),
+        period: Period::Once,
+        beyond: match random.chance(50) {
+            true => vec![Class::SIGNALLING],
+            false => Vec::new(),
+        },
+    }
+}
+
+/// Pins some classes to one of the links, and draws when each goes by metered links. Where the
+/// second link is metered none is pinned to it: its bundles might wait for its budget for ever.
+fn pin_and_meter(
+    random: &mut Random,
+    policies: &mut [(Class, Policy)],
+    links: [usize; 2],
+    is_metered: bool,
+) {
+    for (_, policy) in policies {
+        policy.metered = random.pick(&[MeteredUse::Last, MeteredUse::Never, MeteredUse::Freely]);
+        if random.chance(20) {
+            let link = match is_metered {
+                true => links[0],
+                false => random.pick(&links),
+            };
+            policy.uses = PathUse::Pinned;
+            policy.paths = vec![format!("link{link}")];
+        }
+    }
+}
+
+/// Policies over two links for some classes.
 fn policies_of(random: &mut Random, links: [usize; 2]) -> Vec<(Class, Policy)> {
     let uses = [
         PathUse::Bonded,
@@ -397,4 +438,19 @@ fn end(random: &mut Random) -> EndPlan {
         read_pause: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_millis(50)]),
         reset_after: None,
     }
+}
+
+#[test]
+fn schedules_have_pinned_classes_and_metered_links() {
+    let schedules: Vec<Schedule> = (0..400).map(Schedule::of).collect();
+    let pinned = |schedule: &Schedule| {
+        let mut policies = schedule.policies.iter();
+        policies.any(|(_, policy)| policy.uses == PathUse::Pinned)
+    };
+    let metered = |schedule: &Schedule| {
+        let mut meters = schedule.links.iter().filter_map(|link| link.meter.as_ref());
+        meters.any(|meter| meter.budget_bytes.is_some())
+    };
+    assert!(schedules.iter().any(pinned) && schedules.iter().any(metered));
+    assert!(schedules.iter().any(|of| pinned(of) && metered(of)));
 }
