@@ -66,6 +66,7 @@ class ClassSettings(Model):
     migrate: MigrationRule | None = None
     estimate: Literal["open-session", "new-connection"] | None = None
     metered: Literal["never", "last", "freely"] | None = None
+    coded: Literal["never", "tail", "always"] | None = None
 
 
 class Meter(Model):

@@ -131,6 +131,13 @@ async def test_what_no_node_takes_is_refused_here(unchanged: Api, body: dict[str
     assert (await unchanged.ask("GET", _PATH)).status == 404
 
 
+async def test_how_a_class_is_coded_is_set(api: Api) -> None:
+    classes = [{"name": "bulk", "coded": "tail"}]
+    status, _ = await _put(api, {"classes": classes})
+    assert status == 200
+    assert (await _shown(api))["classes"] == classes
+
+
 async def test_a_gateway_is_sent_what_is_set_of_its_terminals_and_no_others(api: Api) -> None:
     await serve(api, HUB, FIRST)
     await serve(api, OTHER_HUB, SECOND)

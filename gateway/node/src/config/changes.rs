@@ -57,7 +57,7 @@ impl Change {
             | [
                 "class",
                 _,
-                "weight" | "policy" | "paths" | "migrate" | "estimate" | "metered",
+                "weight" | "policy" | "paths" | "migrate" | "estimate" | "metered" | "coded",
                 ..,
             ]
             | ["edge", "client_networks" | "rule"] => true,
@@ -379,6 +379,11 @@ mod tests {
             (
                 "class = [{ name = 'a' }]",
                 "class = [{ name = 'a', policy = 'failover', paths = ['b', 'c'] }]",
+                true,
+            ),
+            (
+                "class = [{ name = 'a' }]",
+                "class = [{ name = 'a', coded = 'never' }]",
                 true,
             ),
             (

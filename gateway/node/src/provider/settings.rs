@@ -21,8 +21,8 @@ pub const MOST_VERSION: u64 = (1 << 53) - 1;
 const FORMAT: u64 = 1;
 
 /// What may be set of a class.
-const OF_CLASS: [&str; 6] = [
-    "weight", "policy", "paths", "migrate", "estimate", "metered",
+const OF_CLASS: [&str; 7] = [
+    "weight", "policy", "paths", "migrate", "estimate", "metered", "coded",
 ];
 /// What may be set of a path.
 const OF_PATH: [&str; 8] = [

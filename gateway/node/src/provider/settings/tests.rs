@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use underpass_engine::PathUse;
 
 use super::*;
-use crate::config::Config;
+use crate::config::{Coded, Config};
 
 const OWN: &str = r#"
     [node]
@@ -42,7 +42,7 @@ fn policies_migration_rules_and_paths_are_set() {
     let config = over(
         OWN,
         r#""class":[{"name":"bulk","policy":"migrate","paths":["lte","satellite"],
-            "migrate":{"after_s":3.0}},{"name":"normal","metered":"never"}],
+            "migrate":{"after_s":3.0}},{"name":"normal","metered":"never","coded":"never"}],
            "path":[{"name":"lte","neighbour":1,"remote":"198.51.100.1:4566",
             "convergence_layer":"tcpcl","interface":"wwan0","meter":{"budget_bytes":1000000}},
             {"name":"satellite","on_demand":{"idle_s":5.0},"rtt_ms":550}]"#,
@@ -53,6 +53,8 @@ fn policies_migration_rules_and_paths_are_set() {
     assert_eq!(bulk.policy, PathUse::Migrate);
     assert_eq!(bulk.migrate.after_s, 3.0);
     assert_eq!(config.classes.len(), 4);
+    let normal = config.classes.iter().find(|class| class.name == "normal");
+    assert_eq!(normal.and_then(|class| class.coded), Some(Coded::Never));
     let [satellite, lte] = &config.paths[..] else {
         panic!("two paths");
     };
