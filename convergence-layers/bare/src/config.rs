@@ -126,6 +126,8 @@ impl Config {
             },
             takes_files: true,
             hears_refusals: matches!(self.layer, Layer::Ltp { .. }),
+            // Over LTP some bundles are sent once.
+            acknowledges: false,
             congestion_control: congestion_control.to_owned(),
             ..SessionInfo::new(self.layer.name(), self.remote)
         }

@@ -36,6 +36,9 @@ pub struct SessionInfo {
     pub receives_only: bool,
     /// Whether the peer learns that one of its bundles was not taken.
     pub hears_refusals: bool,
+    /// Whether a transfer that ends as acknowledged shows that the peer has the bundle; if not, the
+    /// transport may only have sent it.
+    pub acknowledges: bool,
     /// The peer process' incarnation, if the peer announced one.
     pub incarnation: Option<u64>,
     /// A time at which no process of the previous run (the next lower incarnation) was left, if the
@@ -70,6 +73,7 @@ impl SessionInfo {
             standby: false,
             receives_only: false,
             hears_refusals: true,
+            acknowledges: true,
             incarnation: None,
             former_over_by: None,
             resumes: false,

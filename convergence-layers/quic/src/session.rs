@@ -164,6 +164,7 @@ fn info(contact: &Contact, defaults: &SessionDefaults) -> SessionInfo {
         standby: contact.peer.standby,
         receives_only: false,
         hears_refusals: true,
+        acknowledges: true,
         incarnation: Some(contact.peer.incarnation),
         former_over_by: None,
         resumes: false,

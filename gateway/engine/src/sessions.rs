@@ -103,14 +103,14 @@ impl Engine {
     }
 
     /// Notes that the peer has acknowledged a transfer, or a part of it: it hears what was sent
-    /// since the transfer was offered. On a transport without acknowledgements, which resumes
-    /// nothing, the end of a transfer does not show that.
+    /// since the transfer was offered. On a transport without acknowledgements, the end of a transfer
+    /// does not show that.
     fn peer_has_heard(&mut self, key: u64) {
         let Some((id, offered)) = self.sessions.offer_of(key) else {
             return;
         };
         let session = self.sessions.get(id);
-        let session = session.filter(|session| session.info.resumes);
+        let session = session.filter(|session| session.info.acknowledges);
         let hop = session.and_then(|session| self.hops.get_mut(&session.hop));
         if let Some(hop) = hop {
             hop.link.answered(offered);

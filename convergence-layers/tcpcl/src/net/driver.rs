@@ -393,6 +393,7 @@ impl<T: Transport> Driver<T> {
                     standby: established.standby,
                     receives_only: false,
                     hears_refusals: true,
+                    acknowledges: true,
                     resumes: established.resumes,
                     incarnation: established.incarnation,
                     former_over_by: established.former_over_by,

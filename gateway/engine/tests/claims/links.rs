@@ -180,6 +180,7 @@ fn after_a_blockage_the_higher_class_goes_first_and_then_the_older_bundle() {
 fn only_receives(info: &mut SessionInfo) {
     info.receives_only = true;
     info.hears_refusals = false;
+    info.acknowledges = false;
     info.resumes = false;
     info.transfer_mru_bytes = 1;
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use underpass_cla::{Class, ExportedKey, SessionId};
+use underpass_cla::{Class, ExportedKey, Outcome, SessionId};
 use underpass_engine::{EngineConfig, HopId, PathUse, Policy, Sign};
 
 use crate::bench::{BULK, CONTROL, Node, Offered, config, live};
@@ -85,7 +85,7 @@ fn goes_behind_beacons(terminal: &mut Node, time: Duration) -> Vec<u64> {
         hear_all(terminal);
     }
     terminal.offers();
-    for session in [102, 202, 302] {
+    for session in [102, 202, 302, 402] {
         terminal.ready(SessionId(session));
     }
     terminal.send(1, BULK, 5_000);
@@ -121,4 +121,30 @@ fn a_hop_that_has_no_name_at_the_neighbour_is_not_reported() {
     let (_terminal, mut hub) = three_paths(false);
     hub.engine.misses(hub.now, NEAR, 150 * MS);
     assert!(hub.offers().is_empty());
+}
+
+#[test]
+fn an_acknowledgement_shows_that_the_neighbour_hears_though_its_session_resumes_nothing() {
+    for (acknowledges, goes_by) in [(true, 402), (false, 302)] {
+        let (mut terminal, mut hub) = three_paths(true);
+        let now = terminal.now;
+        terminal.engine.session_down(now, SessionId(102));
+        terminal.session_with(0, 402, Some(BULK), |info| {
+            info.resumes = false;
+            info.acknowledges = acknowledges;
+        });
+        terminal.send(1, BULK, 5_000);
+        let sent = terminal.offers();
+        assert_eq!(of_bulk(&sent), [402]);
+        hub.engine.misses(hub.now, NEAR, 150 * MS);
+        for word in hub.offers() {
+            hub.carry(word, &mut terminal);
+        }
+        terminal.finish(sent[0].1.key, Outcome::Acknowledged);
+        assert_eq!(
+            goes_behind_beacons(&mut terminal, 100 * MS),
+            [goes_by],
+            "{acknowledges}"
+        );
+    }
 }

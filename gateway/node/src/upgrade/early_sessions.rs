@@ -316,6 +316,7 @@ mod tests {
             standby: true,
             receives_only: false,
             hears_refusals: true,
+            acknowledges: true,
             incarnation: Some(1),
             former_over_by: None,
             resumes: true,
