@@ -12,13 +12,20 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::contact::ContactFailure;
 use crate::dialer::Shared;
-use crate::session::{self, Surroundings};
+use crate::session::{self, Renew, Surroundings};
 
 /// One attempt at a session, and the session that it becomes.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     number: u64,
     up_since: Option<Instant>,
+}
+
+/// What happens to the session of an attempt.
+enum Notice {
+    Up(u64),
+    /// The node wants another session in its place.
+    Renew(u64),
 }
 
 /// How an attempt has ended, or the session that it became.
@@ -29,18 +36,19 @@ type Ended = (u64, Result<Down, ContactFailure>);
 pub(crate) struct Lane {
     shared: Arc<Shared>,
     class: Option<Class>,
+    /// All but those that others are to replace.
     slots: Vec<Slot>,
     next_number: u64,
     failures: u32,
     retry_at: Instant,
     sessions: JoinSet<Ended>,
-    up: UnboundedSender<u64>,
-    ups: UnboundedReceiver<u64>,
+    sender: UnboundedSender<Notice>,
+    notices: UnboundedReceiver<Notice>,
 }
 
 impl Lane {
     pub(crate) fn new(shared: Arc<Shared>, class: Option<Class>) -> Self {
-        let (up, ups) = unbounded_channel();
+        let (sender, notices) = unbounded_channel();
         Self {
             shared,
             class,
@@ -49,8 +57,8 @@ impl Lane {
             failures: 0,
             retry_at: Instant::now(),
             sessions: JoinSet::new(),
-            up,
-            ups,
+            sender,
+            notices,
         }
     }
 
@@ -62,7 +70,11 @@ impl Lane {
             let waits = !is_held && self.dial_missing();
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(number) = self.ups.recv() => self.is_up(number),
+                Some(notice) = self.notices.recv() => match notice {
+                    Notice::Up(number) => self.is_up(number),
+                    // Another one is dialled. The node ends this one when that is up.
+                    Notice::Renew(number) => self.slots.retain(|slot| slot.number != number),
+                },
                 Some(Ok((number, result))) = self.sessions.join_next() => {
                     self.ended(number, result);
                 }
@@ -92,12 +104,16 @@ impl Lane {
             up_since: None,
         });
         let class = self.class.map(|class| (class, standby));
-        let (shared, up) = (self.shared.clone(), self.up.clone());
+        let (shared, sender) = (self.shared.clone(), self.sender.clone());
+        let renewing = sender.clone();
+        let renew = Box::new(move || {
+            let _ = renewing.send(Notice::Renew(number));
+        });
         self.sessions.spawn(async move {
-            let ended = session(&shared, class, || {
-                let _ = up.send(number);
-            });
-            (number, ended.await)
+            let up = || {
+                let _ = sender.send(Notice::Up(number));
+            };
+            (number, session(&shared, class, up, renew).await)
         });
         false
     }
@@ -129,7 +145,11 @@ impl Lane {
         }
         self.shared.set_error(class, reason);
         let ended = self.slots.iter().position(|slot| slot.number == number);
-        let lived = ended.and_then(|index| self.slots.remove(index).up_since);
+        // One that another replaces is not missed.
+        let Some(ended) = ended else {
+            return;
+        };
+        let lived = self.slots.remove(ended).up_since;
         // A session that lived for a while is dialled again at once. One that breaks as soon as it
         // is up must wait, or it would be dialled without end.
         let backoff = self.shared.config.backoff;
@@ -145,6 +165,7 @@ async fn session(
     shared: &Arc<Shared>,
     class: Option<(Class, bool)>,
     up: impl FnOnce(),
+    renew: Renew,
 ) -> Result<Down, ContactFailure> {
     let Some(reached) = shared.stop.run_until_cancelled(shared.dial(class)).await else {
         return Err(ContactFailure::Stopped);
@@ -156,6 +177,7 @@ async fn session(
         node: shared.node.clone(),
         flow: reached.flow,
         registry: shared.registry.clone(),
+        renew: Some(renew),
     };
     let down = session::run(reached.contact, around).await;
     // The last packet, which informs the peer, leaves before the socket is closed.

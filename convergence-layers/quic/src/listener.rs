@@ -260,6 +260,7 @@ impl Shared {
             node: self.node.clone(),
             flow,
             registry: self.registry.clone(),
+            renew: None,
         };
         let down: Down = session::run(contact, around).await;
         info!(%remote, %down, "session ended");

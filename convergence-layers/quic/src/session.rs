@@ -40,6 +40,9 @@ const MESSAGES: usize = 1024;
 const NUDGE_EACH: Duration = Duration::from_millis(250);
 const NUDGES: u32 = 40;
 
+/// Asks for another session in place of one.
+pub(crate) type Renew = Box<dyn Fn() + Send + Sync>;
+
 /// What the parts of a session's task and its handle share.
 struct Link {
     connection: Connection,
@@ -73,6 +76,8 @@ struct Link {
     /// Signs of life in numbers.
     pings_sent: AtomicU64,
     pings_received: AtomicU64,
+    /// Where this end has dialled.
+    renew: Option<Renew>,
     /// The session is to end in order.
     closing: Notify,
     /// Why this node has ended the session.
@@ -85,6 +90,7 @@ pub(crate) struct Surroundings {
     pub(crate) node: Arc<dyn Node>,
     pub(crate) flow: Arc<Flow>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) renew: Option<Renew>,
 }
 
 /// Runs a session from the moment when both sides have identified each other to its end.
@@ -120,6 +126,7 @@ pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
         rest_changed: Notify::new(),
         pings_sent: AtomicU64::new(0),
         pings_received: AtomicU64::new(0),
+        renew: around.renew,
         closing: Notify::new(),
         reason: OnceLock::new(),
     });

@@ -71,6 +71,12 @@ impl Session for Handle {
         }
     }
 
+    fn renew(&self) {
+        if let Some(renew) = &self.0.renew {
+            renew();
+        }
+    }
+
     fn close(&self) {
         self.0.outgoing().close();
         self.0.closing.notify_one();
