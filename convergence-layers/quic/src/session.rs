@@ -227,7 +227,8 @@ impl Link {
     /// Lets QUIC send something that the peer acknowledges. After a blockage, the acknowledgement
     /// shows all that was lost in it, which timers would detect much later.
     fn nudge(&self) {
-        // A full queue has something to send.
+        // It is owed before it can leave. A full queue has something to send.
+        self.flow.ask(Instant::now());
         if self.messages.try_send(Message::Ping).is_ok() {
             self.pings_sent.fetch_add(1, Relaxed);
         }

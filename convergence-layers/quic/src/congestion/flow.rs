@@ -83,6 +83,8 @@ struct State {
     packets: u64,
     acks: u64,
     heard: Option<Instant>,
+    /// When the peer was asked for a sign that has not come.
+    asked: Option<Instant>,
     /// Data frames at the last reading of the figures, and when that was.
     data_frames: u64,
     looked: Instant,
@@ -122,6 +124,7 @@ impl Flow {
                 packets: 0,
                 acks: 0,
                 heard: None,
+                asked: None,
                 data_frames: 0,
                 looked: now,
                 heard_by: None,
@@ -191,6 +194,7 @@ impl Flow {
         let mut state = self.lock();
         (state.srtt, state.min_rtt) = (srtt, min_rtt);
         state.heard = Some(now);
+        state.asked = state.asked.filter(|asked| sent < *asked);
         if bytes >= LEAST_DATA_BYTES {
             state.delivered += payload(bytes, 1);
         }
@@ -240,8 +244,13 @@ impl Flow {
     pub(crate) fn received(&self, now: Instant, bytes: u64) {
         let mut state = self.lock();
         state.received += bytes;
-        state.heard = Some(now);
+        (state.heard, state.asked) = (Some(now), None);
         self.moved(&mut state, now);
+    }
+
+    /// The peer is asked for a sign: it owes an acknowledgement.
+    pub(crate) fn ask(&self, now: Instant) {
+        self.lock().asked.get_or_insert(now);
     }
 
     /// Sets the rate, bit/s of IP. Returns whether it has changed.
@@ -346,13 +355,15 @@ impl Flow {
             false => STILL,
         };
         let at_rest = now.saturating_duration_since(state.moved) >= lasting;
-        let is_still = state.in_flight == 0 && at_rest;
+        // What asks for a sign is too short to be counted when it leaves.
+        let asking = u64::from(state.asked.is_some());
+        let is_still = state.in_flight + asking == 0 && at_rest;
         PathFigures {
             rtt: path.rtt,
             min_rtt: path.min_rtt,
             delivery_rate_bps: state.rate.bps,
             cwnd_bytes: window,
-            in_flight_bytes: state.in_flight + unsent_bytes,
+            in_flight_bytes: state.in_flight + asking + unsent_bytes,
             unsent_bytes,
             sent_bytes: state.sent,
             retransmitted_bytes: state.lost,
@@ -571,5 +582,18 @@ mod tests {
         assert_eq!(heard_ago(300 * ms, 90), Some(100 * ms));
         flow.received(begin + 310 * ms, 90_000);
         assert_eq!(heard_ago(390 * ms, 91), Some(80 * ms));
+    }
+    #[test]
+    fn a_sign_that_was_asked_for_is_owed_until_what_asked_is_acknowledged() {
+        let before = Instant::now();
+        let (flow, path) = (flow(before), PathStats::default());
+        let asked = before + RTT;
+        flow.ask(asked);
+        let figures = |at: Instant| flow.figures(at, &path, Known::default());
+        flow.acknowledged(asked, before, 60, RTT, RTT);
+        let later = figures(asked + 2 * RTT);
+        assert!(later.is_unanswered() && !later.still);
+        flow.acknowledged(asked + RTT, asked, 60, RTT, RTT);
+        assert!(!figures(asked + 2 * RTT).is_unanswered());
     }
 }
