@@ -1,4 +1,4 @@
-"""The result for each lane: intervals in which the sky is clear, blocked or unsure."""
+"""The result for each lane: intervals in which the sky is clear, blocked, unsure or unknown."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from dama.prediction.places import Course, Line
 from dama.sky.lanes import Integers, Lane, Samples
@@ -21,19 +22,26 @@ class State(StrEnum):
     CLEAR = "clear"
     BLOCKED = "blocked"
     UNSURE = "unsure"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A part of a lane, from one distance along it to another, and how probably it is blocked."""
+    """A part of a lane, from one distance along it to another, and how probably it is blocked.
+
+    Where `is_unknown`, ground of unknown height may hide the satellite as well.
+    """
 
     from_m: float
     to_m: float
     probability: float
+    is_unknown: bool = False
 
     @property
     def state(self) -> State:
-        """Whether it is clear, blocked, or unsure."""
+        """Whether it is clear, blocked, unsure, or unknown."""
+        if self.is_unknown:
+            return State.UNKNOWN
         if self.probability < BOUNDS[0]:
             return State.CLEAR
         return State.BLOCKED if self.probability >= BOUNDS[-1] else State.UNSURE
@@ -42,16 +50,24 @@ class Interval:
 class Masks:
     """The intervals of all lanes, for one satellite and antenna."""
 
-    def __init__(self, satellite: Satellite, samples: Samples, blocked: Floats) -> None:
-        """Also take the probability that each sample is blocked."""
+    def __init__(
+        self,
+        satellite: Satellite,
+        samples: Samples,
+        blocked: Floats,
+        unknown: npt.NDArray[np.bool_],
+    ) -> None:
+        """Also take the probability that each sample is blocked, and where ground is unknown."""
         self.satellite = satellite
         self.blocked = blocked
+        # What is blocked anyway is so whatever the ground is.
+        self._unknown = unknown & (blocked < BOUNDS[-1])
         self._samples = samples
         self._lanes = {lane.id: n for n, lane in enumerate(samples.lanes)}
         band = np.searchsorted(BOUNDS, blocked, side="right").astype(np.int8)
         begins = np.zeros(samples.total, dtype=np.bool_)
         begins[samples.first] = True
-        begins[1:] |= band[1:] != band[:-1]
+        begins[1:] |= (band[1:] != band[:-1]) | (self._unknown[1:] != self._unknown[:-1])
         self._begins: Integers = np.flatnonzero(begins)
         many = np.diff(self._begins, append=samples.total)
         sums = np.add.reduceat(blocked, self._begins) if samples.total else blocked
@@ -69,9 +85,10 @@ class Masks:
         low, high = np.searchsorted(self._begins, (first, first + count))
         starts = [float(begin - first) for begin in self._begins[low:high]]
         ends = [*starts[1:], length]
+        probabilities = self._probability[low:high].tolist()
+        unknown = self._unknown[self._begins[low:high]].tolist()
         return tuple(
-            Interval(*one)
-            for one in zip(starts, ends, self._probability[low:high].tolist(), strict=True)
+            Interval(*one) for one in zip(starts, ends, probabilities, unknown, strict=True)
         )
 
     def metres_of(self, lane_id: str) -> Floats:
@@ -79,6 +96,16 @@ class Masks:
         number = self._lanes[lane_id]
         first = int(self._samples.first[number])
         return self.blocked[first : first + int(self._samples.counts[number])]
+
+    @property
+    def metres(self) -> int:
+        """The length of all lanes in metres."""
+        return len(self.blocked)
+
+    @property
+    def unknown_m(self) -> int:
+        """How many of these metres may be blocked by ground of unknown height."""
+        return int(self._unknown.sum())
 
     @property
     def lanes(self) -> tuple[Lane, ...]:

@@ -64,7 +64,7 @@ def shade(
     work.see_areas()
     work.see_slabs()
     work.see_terrain()
-    return Masks(satellite, samples, 0.0 - np.expm1(work.clear))
+    return Masks(satellite, samples, 0.0 - np.expm1(work.clear), work.unknown)
 
 
 @dataclass
@@ -78,11 +78,14 @@ class _Work:
     antenna: AntennaMask
     terrain: HeightGrid | None
     around: float
-    # The logarithm of the probability that each sample sees the satellite.
+    # The logarithm of the probability that each sample sees the satellite; and whether the ground
+    # that may hide it from there is unknown.
     clear: Floats = field(init=False)
+    unknown: np.typing.NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         self.clear = np.zeros(self.samples.total)
+        self.unknown = np.zeros(self.samples.total, dtype=np.bool_)
         self.tree = self.samples.tree()
         self.height = np.array([one.height for one in self.obstacles], dtype=np.int64)
         self.opacity = np.array([one.opacity for one in self.obstacles])
@@ -249,15 +252,17 @@ class _Work:
         places = samples.begin[row[looked]] * (1.0 - part) + samples.end[row[looked]] * part
         azimuth, elevation = look_angles(self.satellite, places[:, 0], places[:, 1])
         up = elevation >= LEAST_ELEVATION_DEG
-        hidden = np.zeros(len(looked))
-        hidden[up] = self.terrain.hides(
+        hidden, unknown = np.zeros(len(looked)), np.zeros(len(looked), dtype=np.bool_)
+        hidden[up], unknown[up] = self.terrain.hides(
             places[up, 0], places[up, 1], azimuth[up], elevation[up], self.antenna.height_m
         )
         found = np.zeros(samples.total)
-        found[sample[looked]] = hidden
+        found[sample[looked]], self.unknown[sample[looked]] = hidden, unknown
         # Each result stands for the metres that follow on its lane.
         each = np.arange(samples.total) - np.repeat(samples.first, samples.counts)
-        self._add_all(found[np.arange(samples.total) - each % _TERRAIN_EVERY_M])
+        of = np.arange(samples.total) - each % _TERRAIN_EVERY_M
+        self._add_all(found[of])
+        self.unknown = self.unknown[of]
 
     def _add(self, owner: Integers, sample: Integers, chance: Floats) -> None:
         """Add the probabilities that obstacles are in the way of samples."""

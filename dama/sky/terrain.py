@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from dama.prediction.places import METRES_PER_DEGREE
 from dama.sky.errors import SkyError
@@ -16,6 +17,8 @@ from dama.sky.satellite import Floats
 # as it really does: refraction bends the line down by 0.13 of the Earth's curvature.
 _BENT_RADIUS_M = 6_371_000.0 / (1.0 - 0.13)
 _FURTHEST_M = 100_000.0
+# Ground of unknown height may be this much higher than the highest that is known.
+_MORE_M = 1_000.0
 # Nearer than this many cells, the grid shows the road's own slope and bank, not an obstacle.
 _OWN_CELLS = 1.5
 # Towards a pole cells become ever narrower; steps need not become shorter than this part: beyond
@@ -77,18 +80,21 @@ class HeightGrid:
 
     def hides(
         self, lon: Floats, lat: Floats, azimuth: Floats, elevation: Floats, antenna_m: float
-    ) -> Floats:
-        """Return the probability that the ground hides a satellite, from each place.
+    ) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Return the probability that the known ground hides a satellite, from each place.
 
-        All arrays have the shape (n,) and are in degrees; the elevation is above 0.
+        Also return where the height of some ground that may hide it, or of the place itself, is
+        unknown. All arrays have the shape (n,) and are in degrees; the elevation is above 0.
         """
         above = np.full(len(lon), -np.inf)
         slope = np.tan(np.radians(elevation))
         eye = self.at(lon, lat) + antenna_m
         east_m, north_m = metres_per_degree(lat)
         sin, cos = np.sin(np.radians(azimuth)), np.cos(np.radians(azimuth))
-        # Beyond this, the line of sight is above the grid's greatest height.
-        furthest = np.minimum((self.highest_m - eye) / slope, _FURTHEST_M)
+        # Beyond this, the line of sight is above the greatest height.
+        highest = self.highest_m + (_MORE_M if np.isnan(self.heights).any() else 0.0)
+        furthest = np.minimum((highest - eye) / slope, _FURTHEST_M)
+        unknown = np.isnan(eye)
         width_m = max(float(np.median(east_m)), _NARROWEST * METRES_PER_DEGREE)
         step_m = min(self.cell_m, self.step_deg[0] * width_m)
         distance = _OWN_CELLS * step_m
@@ -101,7 +107,8 @@ class HeightGrid:
             ground = ground - distance**2 / (2.0 * _BENT_RADIUS_M)
             over = ground - eye[left] - distance * slope[left]
             above[left] = np.fmax(above[left], over)
+            unknown[left] |= np.isnan(over)
             distance += step_m
             left = left[furthest[left] > distance]
         found = np.interp(above / self.error_m, _DEVIATIONS, _BELOW, left=0.0, right=1.0)
-        return np.asarray(found, dtype=np.float64)
+        return np.asarray(found, dtype=np.float64), unknown

@@ -12,7 +12,7 @@ from rasterio.transform import from_origin
 from typer.testing import CliRunner
 from underpass_control.cli import app
 from underpass_control.obstructions.extract import ExtractError, quiet
-from underpass_control.obstructions.sky import View, import_sky, masks_of
+from underpass_control.obstructions.sky import Gaps, View, import_sky, masks_of
 from underpass_control.obstructions.surroundings import read_surroundings
 from underpass_control.obstructions.terrain import TerrainError, read_terrain
 
@@ -224,10 +224,11 @@ def _heights(
     crs: str = "EPSG:4326",
     step: float = 1 / 1200,
     west: float = 15.0,
+    ridge_m: float = 1_200.0,
 ) -> Path:
     """Write heights around the road: a ridge of 1,000 m 1.5 km to the south of it."""
     rows = np.arange(1201)[:, None] + np.zeros(1201)
-    heights = np.where(abs(rows - 736) < 8, 1_200.0, 200.0).astype("int16")
+    heights = np.where(abs(rows - 736) < 8, ridge_m, 200.0).astype("int16")
     place = from_origin(west - step / 2, 49.0 + step / 2, step, step)
     if crs != "EPSG:4326":
         place = from_origin(500_000.0, 5_400_000.0, 90.0, 90.0)
@@ -245,6 +246,33 @@ def test_a_mountain_is_read_from_a_file(tmp_path: Path, name: str, driver: str) 
     states = {one.state for lane in masks.lanes for one in masks.of(lane.id)}
     assert states == {State.BLOCKED}
     assert not shadows(import_sky(path, (SATELLITE,), VIEW))
+
+
+def test_ground_that_a_file_lacks_is_told_and_is_not_clear(tmp_path: Path) -> None:
+    # SRTM's value of a void.
+    terrain = _heights(tmp_path / "a.tif", "GTiff", ridge_m=-32_768.0)
+    path = write(tmp_path / "a.osm", ("-300,0 300,0", ROAD), ("5,5", {"barrier": "city_wall"}))
+    lacks: list[Gaps] = []
+    view = View(AntennaMask(), (terrain,))
+    assert not shadows(import_sky(path, (SATELLITE,), view, gaps=lacks.append))
+    (told,) = lacks
+    assert told == Gaps(left_out=1, metres=told.metres, unknown_m={"astra": told.metres})
+    assert told.metres == pytest.approx(1_200, abs=2)
+    to = tmp_path / "masks.geojson"
+    command = ["obstruction", "sky", str(path), str(to), "--satellite", "astra=19.2", "--json"]
+    result = CliRunner().invoke(app, [*command, "--terrain", str(terrain)])
+    assert result.exit_code == 0, result.output
+    assert "may hide astra along 1.2 of 1.2 km" in result.stderr
+    assert json.loads(result.stdout) == {
+        "intervals": 2,
+        "left_out": 1,
+        "unknown_m": {"astra": told.metres},
+    }
+    features = json.loads(to.read_text())["features"]
+    assert {one["properties"]["state"] for one in features} == {"unknown"}
+    result = CliRunner().invoke(app, command)
+    assert json.loads(result.stdout)["unknown_m"] == {"astra": 0}
+    assert "may hide" not in result.stderr
 
 
 def test_heights_on_both_sides_of_the_180th_meridian_are_one_ground(tmp_path: Path) -> None:

@@ -35,6 +35,11 @@ def fail(text: str) -> NoReturn:
     raise typer.Exit(1)
 
 
+def warn(text: str) -> None:
+    """Say on the error output what the user should know of a result."""
+    typer.echo(f"underpass-control: warning: {text}", err=True)
+
+
 def print_json(value: Any) -> None:
     """Print a value for programs."""
     typer.echo(json.dumps(value, ensure_ascii=False))

@@ -29,6 +29,7 @@ from underpass_control.commands.sky import (
     TerrainOption,
     satellites_of,
     view_of,
+    warn_of,
     write_masks,
 )
 from underpass_control.commands.tables import Column, Service, asking
@@ -36,6 +37,7 @@ from underpass_control.commands.tiles import make_tiles, put_tiles, store_tiles
 
 if TYPE_CHECKING:
     from dama.prediction import Obstruction
+    from underpass_control.obstructions.sky import Gaps
     from underpass_control.storage.database import Database
     from underpass_control.tiles.making import Tiles
 
@@ -97,6 +99,7 @@ def import_obstructions(
 
     Example: underpass-control obstruction import andorra.osm.pbf --url http://127.0.0.1:8470
     """
+    told: dict[str, object] = {}
     if not satellite:
         found = read_map(path)
     elif is_geojson(path):
@@ -106,7 +109,11 @@ def import_obstructions(
 
         seen = satellites_of(satellite)
         view = view_of(antenna, antenna_height, terrain, terrain_error, left_hand=left_hand)
-        found = with_progress(lambda tell: import_sky(path, seen, view, progress=tell))
+        lacks: list[Gaps] = []
+        found = with_progress(
+            lambda tell: import_sky(path, seen, view, progress=tell, gaps=lacks.append)
+        )
+        told = warn_of(lacks[0])
     name = source or path.name[:64]
     with ExitStack() as stack:
         tiles = None
@@ -119,7 +126,7 @@ def import_obstructions(
         else:
             done = _store(database, name, found, tiles)
     text = f"{len(found)} obstructions imported, {done.removed} of the former map removed"
-    told = {"imported": len(found), "removed": done.removed}
+    told = {"imported": len(found), "removed": done.removed, **told}
     if tiles is not None:
         text += f"; {done.tiles} tiles"
         told["tiles"] = done.tiles
@@ -145,8 +152,8 @@ def write_sky(
     Example: underpass-control obstruction sky town.osm.pbf masks.geojson --satellite astra=19.2
     """
     view = view_of(antenna, antenna_height, terrain, terrain_error, left_hand=left_hand)
-    count = write_masks(path, satellites_of(satellite), view, to)
-    tell({"intervals": count}, f"{count} intervals written to {to}", as_json=as_json)
+    told = write_masks(path, satellites_of(satellite), view, to)
+    tell(told, f"{told['intervals']} intervals written to {to}", as_json=as_json)
 
 
 @asking(obstructions, "list")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from underpass_control.commands.console import fail
+from underpass_control.commands.console import fail, warn
 from underpass_control.commands.maps import with_progress
 
 if TYPE_CHECKING:
     from dama.sky import Masks, Satellite
-    from underpass_control.obstructions.sky import View
+    from underpass_control.obstructions.sky import Gaps, View
 
 _SATELLITE = re.compile(r"([A-Za-z0-9._-]{1,32})=(-?\d{1,3}(?:\.\d{1,4})?)", re.ASCII)
 _ANTENNA_POINT = re.compile(r"(\d{1,3}(?:\.\d+)?):(\d{1,2}(?:\.\d+)?)", re.ASCII)
@@ -90,11 +90,32 @@ def _all_around(text: str) -> str:
     return text if ":" in text else f"0:{text}"
 
 
-def write_masks(path: Path, satellites: tuple[Satellite, ...], view: View, to: Path) -> int:
-    """Write where satellites are hidden from an extract's roads; return how many intervals."""
+def warn_of(gaps: Gaps) -> dict[str, Any]:
+    """Warn of what the files lack; return the same for programs."""
+    for satellite, unknown_m in gaps.unknown_m.items():
+        if unknown_m:
+            warn(
+                f"ground of unknown height may hide {satellite} along {unknown_m / 1000:.1f} of "
+                f"{gaps.metres / 1000:.1f} km of lanes, and is ignored there: --terrain lacks it"
+            )
+    if gaps.left_out:
+        warn(f"objects left out, since they have no usable shape: {gaps.left_out}")
+    return {"left_out": gaps.left_out, "unknown_m": dict(gaps.unknown_m)}
+
+
+def write_masks(
+    path: Path, satellites: tuple[Satellite, ...], view: View, to: Path
+) -> dict[str, Any]:
+    """Write where satellites are hidden from an extract's roads; return how many intervals.
+
+    Also return what the files lack, after a warning.
+    """
     from underpass_control.obstructions.sky import masks_of
 
-    made = with_progress(lambda tell: masks_of(path, satellites, view, progress=tell))
+    lacks: list[Gaps] = []
+    made = with_progress(
+        lambda tell: masks_of(path, satellites, view, progress=tell, gaps=lacks.append)
+    )
     count = 0
     try:
         # One feature a line: such files are large, and many programs read them line by line.
@@ -107,7 +128,7 @@ def write_masks(path: Path, satellites: tuple[Satellite, ...], view: View, to: P
             file.write("\n]}\n")
     except OSError as error:
         fail(f"{to}: {error.strerror}")
-    return count
+    return {"intervals": count, **warn_of(lacks[0])}
 
 
 def _features(masks: Masks) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -31,17 +32,41 @@ class View:
     left_hand: bool = False
 
 
+@dataclass(frozen=True)
+class Gaps:
+    """What the files lack.
+
+    `left_out` is the number of objects without a usable shape. `unknown_m` has for each satellite
+    the metres of lanes from which ground of unknown height may hide it, of `metres` in all.
+    """
+
+    left_out: int
+    metres: int
+    unknown_m: Mapping[str, int]
+
+
+def _ignored(_gaps: Gaps) -> None:
+    """Report no gaps."""
+
+
 def import_sky(
-    path: Path, satellites: tuple[Satellite, ...], view: View, *, progress: Progress = quiet
+    path: Path,
+    satellites: tuple[Satellite, ...],
+    view: View,
+    *,
+    progress: Progress = quiet,
+    gaps: Callable[[Gaps], None] = _ignored,
 ) -> list[Obstruction]:
     """Read an extract's tunnels and covered ways, and where else its roads see no satellite.
 
-    A shadow counts only for the satellite that is hidden there. All roads and buildings of the
+    A shadow counts only for the satellite that is hidden there. Where the height of the ground is
+    unknown, it hides nothing; `gaps` is called with where that is. All roads and buildings of the
     extract are in memory at once. Raises `ExtractError`.
     """
     found = _read(path, progress)
     network = Network(found.ways, found.turns, found.lights)
     masks = _masks(path, found, network, satellites, view, progress)
+    gaps(_gaps(found, masks))
     cut_shaded(network, masks, left_hand=view.left_hand)
     progress("obstructions", 0, None)
     covers = obstructions_of(network, min_length_m=MIN_LENGTH_M)
@@ -50,14 +75,21 @@ def import_sky(
 
 
 def masks_of(
-    path: Path, satellites: tuple[Satellite, ...], view: View, *, progress: Progress = quiet
+    path: Path,
+    satellites: tuple[Satellite, ...],
+    view: View,
+    *,
+    progress: Progress = quiet,
+    gaps: Callable[[Gaps], None] = _ignored,
 ) -> list[Masks]:
     """Read an extract, and return for each satellite where its roads see it.
 
-    Raises `ExtractError`.
+    `gaps` is called with what the files lack. Raises `ExtractError`.
     """
     found = _read(path, progress)
-    return _masks(path, found, Network(found.ways), satellites, view, progress)
+    masks = _masks(path, found, Network(found.ways), satellites, view, progress)
+    gaps(_gaps(found, masks))
+    return masks
 
 
 def _read(path: Path, progress: Progress) -> Surroundings:
@@ -96,6 +128,14 @@ def _masks(
     except TerrainError as error:
         raise ExtractError(str(error)) from error
     return made
+
+
+def _gaps(found: Surroundings, masks: list[Masks]) -> Gaps:
+    return Gaps(
+        left_out=found.without_shape,
+        metres=max((one.metres for one in masks), default=0),
+        unknown_m={one.satellite.name: one.unknown_m for one in masks},
+    )
 
 
 def _terrain(found: Surroundings, view: View) -> HeightGrid:

@@ -19,6 +19,7 @@ from dama.sky import (
     HeightGrid,
     Heights,
     Lane,
+    Masks,
     Obstacle,
     Satellite,
     SkyError,
@@ -324,6 +325,34 @@ def test_a_mountain_hides_and_is_never_lower_than_the_plain() -> None:
     assert not shade([road], [], Heights(), SATELLITE, terrain=plain).metres_of("lane").any()
 
 
+def test_ground_of_unknown_height_is_not_clear() -> None:
+    columns = np.arange(400) + np.zeros((400, 1))
+    rows = np.arange(400)[:, None] + np.zeros(400)
+    step = 1.0 / 3600.0
+    road = lane((-1_500.0, 0.0), (1_500.0, 0.0))
+
+    def masks(heights: Floats) -> Masks:
+        grid = HeightGrid(CENTRE[0] - 200 * step, CENTRE[1] + 225 * step, (step, step), heights)
+        return shade([road], [], Heights(), SATELLITE, terrain=grid)
+
+    ridge = np.where(abs(rows - 290) < 15, 1_500.0, 200.0)
+    assert masks(ridge).unknown_m == 0
+    # To the south, the eastern half of the ridge is a void.
+    half = masks(np.where((abs(rows - 290) < 15) & (columns >= 200), np.nan, ridge))
+    first, *_, last = half.of("lane")
+    assert first.state is State.BLOCKED
+    assert last.state is State.UNKNOWN
+    assert last.probability < 0.01
+    assert {one.state for one in half.of("lane")} == {State.BLOCKED, State.UNKNOWN}
+    assert 1_400 < half.unknown_m < 1_800
+    # On a plain whose heights are unknown around a part of the road, some 230 m long.
+    inside = (abs(rows - 225) < 5) & (columns >= 210) & (columns < 220)
+    plain = masks(np.where(inside, np.nan, 200.0))
+    assert [one.state for one in plain.of("lane")] == [State.CLEAR, State.UNKNOWN, State.CLEAR]
+    assert 200 < plain.unknown_m < 270
+    assert not plain.metres_of("lane").any()
+
+
 @pytest.mark.parametrize("lat", [89.0, 90.0, -90.0])
 def test_at_a_pole_what_the_ground_hides_costs_no_more_than_elsewhere(lat: float) -> None:
     step = 1 / 120
@@ -339,7 +368,7 @@ def test_at_a_pole_what_the_ground_hides_costs_no_more_than_elsewhere(lat: float
     grid = Counted(-2.0, north, (step, step), np.full((300, 480), 200.0))
     grid.heights[100, 100] = 3_000.0
     many = np.full(4, lat), np.array([0.0, 90.0, 180.0, 270.0]), np.full(4, 2.0)
-    found = grid.hides(np.zeros(4), *many, 2.0)
+    found, _ = grid.hides(np.zeros(4), *many, 2.0)
     assert np.all((found >= 0.0) & (found <= 1.0))
     # Mountains of this height are searched for up to 80 km away.
     assert looked < 80_000 / (grid.cell_m / 8) + 2
@@ -373,7 +402,7 @@ def test_intervals_cover_the_lane_and_say_how_sure() -> None:
     for before, after in pairwise(intervals):
         assert before.to_m == after.from_m
         assert before.probability != after.probability
-    assert {one.state for one in intervals} == set(State)
+    assert {one.state for one in intervals} == set(State) - {State.UNKNOWN}
     for one in intervals:
         assert (one.state is State.CLEAR) == (one.probability < 0.1)
         assert (one.state is State.BLOCKED) == (one.probability >= 0.9)
