@@ -18,6 +18,7 @@ from underpass_control.obstructions.terrain import TerrainError, read_terrain
 
 from dama.prediction import Fix, Obstruction, ObstructionMap, Predictor
 from dama.prediction.geojson import from_geojson, to_geojson
+from dama.prediction.network import MOST_NODES
 from dama.prediction.places import Course, Plane
 from dama.sky import AntennaMask, Belief, Satellite, State
 from tests.control_api.drawn import Drawn, draw
@@ -158,11 +159,26 @@ def test_what_has_no_shape_is_counted_and_harms_nothing(tmp_path: Path) -> None:
     assert len(shadows(import_sky(path, (SATELLITE,), VIEW))) == 2
 
 
-def test_a_way_of_far_too_many_nodes_is_left_out(tmp_path: Path) -> None:
-    endless = " ".join(f"{x / 10},{(x * 7) % 13}" for x in range(20_000))
-    path = write(tmp_path / "a.osm", STREET, (endless, ROAD), TALL)
+def test_a_wall_of_far_too_many_nodes_is_left_out(tmp_path: Path) -> None:
+    endless = " ".join(f"{x / 10},{(x * 7) % 13}" for x in range(MOST_NODES + 1))
+    path = write(tmp_path / "a.osm", STREET, (endless, {"barrier": "city_wall"}), TALL)
     assert read_surroundings(path, quiet).without_shape == 1
     assert len(shadows(import_sky(path, (SATELLITE,), VIEW))) == 2
+
+
+def test_a_road_is_in_the_shade_however_finely_it_is_drawn(tmp_path: Path) -> None:
+    fine = " ".join(f"{x / 10},0" for x in range(-6_000, 6_001))
+    path = write(tmp_path / "a.osm", (fine, ROAD), TALL)
+    assert read_surroundings(path, quiet).without_shape == 0
+    assert len(shadows(import_sky(path, (SATELLITE,), VIEW))) == 2
+
+
+def test_a_road_that_no_map_has_is_an_error_that_names_it(tmp_path: Path) -> None:
+    endless = " ".join(f"{x / 10},0" for x in range(MOST_NODES + 1))
+    path = write(tmp_path / "a.osm", STREET, (endless, ROAD), TALL)
+    for read in (import_sky, masks_of):
+        with pytest.raises(ExtractError, match=r"a\.osm: osm:way/2: 20001 nodes"):
+            read(path, (SATELLITE,), VIEW)
 
 
 def test_a_town_in_the_shade_of_a_mountain_is_stored_within_bounds(tmp_path: Path) -> None:

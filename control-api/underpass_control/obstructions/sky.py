@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from dama.prediction import Obstruction
+from dama.prediction import Obstruction, ObstructionError
 from dama.prediction.cover import obstructions_of
 from dama.prediction.network import Network
 from dama.sky import AntennaMask, HeightGrid, Masks, Satellite, SkyError, shade
@@ -64,14 +64,17 @@ def import_sky(
     extract are in memory at once. Raises `ExtractError`.
     """
     found = _read(path, progress)
-    network = Network(found.ways, found.turns, found.lights)
-    masks = _masks(path, found, network, satellites, view, progress)
-    gaps(_gaps(found, masks))
-    cut_shaded(network, masks, left_hand=view.left_hand)
-    progress("obstructions", 0, None)
-    covers = obstructions_of(network, min_length_m=MIN_LENGTH_M)
-    shadows = (shadows_of(network, satellite.name) for satellite in satellites)
-    return [*covers, *chain.from_iterable(shadows)]
+    try:
+        network = Network(found.ways, found.turns, found.lights)
+        masks = _masks(path, found, network, satellites, view, progress)
+        gaps(_gaps(found, masks))
+        cut_shaded(network, masks, left_hand=view.left_hand)
+        progress("obstructions", 0, None)
+        covers = obstructions_of(network, min_length_m=MIN_LENGTH_M)
+        shadows = (shadows_of(network, satellite.name) for satellite in satellites)
+        return [*covers, *chain.from_iterable(shadows)]
+    except ObstructionError as error:
+        raise ExtractError(f"{path}: {error}") from error
 
 
 def masks_of(
@@ -87,7 +90,11 @@ def masks_of(
     `gaps` is called with what the files lack. Raises `ExtractError`.
     """
     found = _read(path, progress)
-    masks = _masks(path, found, Network(found.ways), satellites, view, progress)
+    try:
+        network = Network(found.ways)
+    except ObstructionError as error:
+        raise ExtractError(f"{path}: {error}") from error
+    masks = _masks(path, found, network, satellites, view, progress)
     gaps(_gaps(found, masks))
     return masks
 

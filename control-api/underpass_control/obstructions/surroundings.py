@@ -8,7 +8,7 @@ from pathlib import Path
 
 import osmium
 
-from dama.prediction.network import Way, is_road
+from dama.prediction.network import MOST_NODES, Way, is_road
 from dama.prediction.places import Line, without_repeats
 from dama.prediction.turns import Restriction
 from dama.sky import Heights, Obstacle, tags
@@ -28,9 +28,8 @@ _KEYS = (*_AREAS, "barrier", "highway", "railway", "man_made")
 _REPORT_EVERY = 10_000
 # A layer above all others: a roof covers everything drawn below it.
 _ABOVE_ALL = 100
-# The most positions of an area and of a way. A forest has some ten thousand; OpenStreetMap allows
-# a way 2,000.
-_MOST_POSITIONS, _MOST_OF_WAY = 200_000, 10_000
+# The most positions of an area: a forest has some ten thousand.
+_MOST_POSITIONS = 200_000
 
 
 @dataclass(slots=True)
@@ -38,7 +37,8 @@ class Surroundings:
     """The roads of an extract with their turn restrictions, and its obstacles with their heights.
 
     `without_shape` counts the objects that are left out because of their shape: a wall of one node,
-    an area of fewer than three corners, a way of a hundred thousand nodes.
+    an area of fewer than three corners, a wall of a hundred thousand nodes. Roads are never left
+    out: one of too many nodes is an error of `Network`.
     """
 
     ways: list[Way] = field(default_factory=list)
@@ -107,14 +107,13 @@ class _Reader:
         self, of: Mapping[str, str], lines: tuple[Line, ...], name: str, way: Way | None
     ) -> None:
         """Take in an object: an area if `way` is None."""
-        most = _MOST_POSITIONS if way is None else _MOST_OF_WAY
-        if sum(map(len, lines)) > most:
+        if way is not None and is_road(of):
+            self.found.ways.append(way)
+        if sum(map(len, lines)) > (_MOST_POSITIONS if way is None else MOST_NODES):
             self.found.without_shape += 1
         elif way is None:
             self._take_area(of, tuple(map(without_repeats, lines)), name)
         else:
-            if is_road(of):
-                self.found.ways.append(way)
             self._take_way(of, way, name)
 
     def _take_area(self, of: Mapping[str, str], rings: tuple[Line, ...], name: str) -> None:
