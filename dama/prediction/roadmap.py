@@ -51,6 +51,10 @@ _Chunk: TypeAlias = tuple[float, float, float, float, str, Course, int, int]
 """A part of a road: least and most longitude and latitude, and between which of its vertices."""
 
 
+_Box: TypeAlias = tuple[float, float, float, float]
+"""Least longitude and latitude, and greatest ones."""
+
+
 _Way: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]
 """The roads to a portal and behind it, and their paces where any was learned."""
 
@@ -120,8 +124,8 @@ class ObstructionMap:
         self._cells: dict[tuple[int, int], list[_Chunk]] = {}
         covered = [road for road in self._roads.values() if road.covered_by]
         self._cover_tree = shapely.STRtree([shapely.LineString(road.line) for road in covered])
-        self._areas = [o for o in self.obstructions.values() if o.area]
-        self._area_tree = shapely.STRtree([shapely.Polygon(o.area[0]) for o in self._areas])
+        # By the boxes around them, of which an area across the 180th meridian has two.
+        self._areas, self._area_tree = self._index_areas()
 
     def _add(self, road: Road) -> None:
         # A road may remember a cover that is no longer on the map.
@@ -145,8 +149,18 @@ class ObstructionMap:
                 for west, east in _spans(lons):
                     box = west, min(lats), east, max(lats)
                     chunks.append((*box, road.id, self._courses[road.id], first, last))
-        edges = np.array([chunk[:4] for chunk in chunks]).reshape(-1, 4).T
-        return chunks, shapely.STRtree(shapely.box(*edges))
+        return chunks, _tree_of_boxes([chunk[:4] for chunk in chunks])
+
+    def _index_areas(self) -> tuple[list[Obstruction], shapely.STRtree]:
+        found: list[Obstruction] = []
+        boxes: list[_Box] = []
+        for obstruction in self.obstructions.values():
+            if obstruction.area:
+                lons, lats = zip(*obstruction.area[0], strict=True)
+                for west, east in _spans(lons):
+                    found.append(obstruction)
+                    boxes.append((west, min(lats), east, max(lats)))
+        return found, _tree_of_boxes(boxes)
 
     def __contains__(self, road_id: str) -> bool:
         return road_id in self._roads
@@ -188,12 +202,8 @@ class ObstructionMap:
     def near(self, place: Position, radius_m: float) -> list[Near]:
         """Return the roads within so many metres, the nearest first, at most `MAX_NEAR`."""
         best: dict[str, Foot] = {}
-        lon, lat = place
-        east = radius_m / METRES_PER_DEGREE / max(math.cos(math.radians(lat)), 1e-3)
-        self._compare(place, radius_m, best)
-        # Places on the other side of the 180th meridian have longitudes of the other sign.
-        if abs(lon) + east > 180.0:
-            self._compare((lon - math.copysign(360.0, lon), lat), radius_m, best)
+        for same in _on_both_sides(place, radius_m):
+            self._compare(same, radius_m, best)
         found = [Near(road_id, foot) for road_id, foot in best.items()]
         found.sort(key=_nearness)
         return found[:MAX_NEAR]
@@ -239,15 +249,20 @@ class ObstructionMap:
 
     def areas_within(self, place: Position, radius_m: float) -> Iterator[Obstruction]:
         """Return the obstructions with an area that may reach within so many metres."""
+        found: dict[str, Obstruction] = {}
         if self._areas:
-            for entry in self._area_tree.query(_box(place, radius_m)):
-                yield self._areas[entry]
+            for same in _on_both_sides(place, radius_m):
+                for entry in self._area_tree.query(_box(same, radius_m)):
+                    found.setdefault(self._areas[entry].id, self._areas[entry])
+        yield from found.values()
 
     def areas_crossed(self, line: shapely.LineString) -> Iterator[Obstruction]:
-        """Return the obstructions with an area that a line crosses."""
+        """Return the obstructions with an area that a line may cross."""
+        found: dict[str, Obstruction] = {}
         if self._areas:
             for entry in self._area_tree.query(line, predicate="intersects"):
-                yield self._areas[entry]
+                found.setdefault(self._areas[entry].id, self._areas[entry])
+        yield from found.values()
 
     def covered_beside(self, line: Line, radius_m: float) -> set[int]:
         """Return which segments of a line have a covered road within this many metres.
@@ -561,6 +576,19 @@ def _spans(lons: Sequence[float]) -> list[tuple[float, float]]:
         (-180.0, max(lon for lon in lons if lon < 0.0)),
         (min(lon for lon in lons if lon >= 0.0), 180.0),
     ]
+
+
+def _tree_of_boxes(boxes: Sequence[_Box]) -> shapely.STRtree:
+    return shapely.STRtree(shapely.box(*np.array(boxes).reshape(-1, 4).T))
+
+
+def _on_both_sides(place: Position, radius_m: float) -> Iterator[Position]:
+    """Yield a place; again, with a longitude beyond 180 degrees, if that meridian is so near."""
+    yield place
+    lon, lat = place
+    # Places on the other side of the meridian have longitudes of the other sign.
+    if abs(lon) + radius_m / METRES_PER_DEGREE / max(math.cos(math.radians(lat)), 1e-3) > 180.0:
+        yield lon - math.copysign(360.0, lon), lat
 
 
 def _nearness(near: Near) -> tuple[float, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,17 @@ def test_roads_lead_into_a_portal_wherever_on_earth_it_lies(
     lines = ("0,-1400 0,-700", "0,-700 0,0", "0,200 0,900", "0,900 0,1400")
     ways: list[Drawn] = [("0,0 0,200", road(tunnel="yes")), *((line, road()) for line in lines)]
     (made,) = import_osm(draw(tmp_path / "x.osm", plane, *ways))
+    assert len(made.roads) == 2 * len(ways)
+
+
+@pytest.mark.parametrize("lon", [0.0, 180.0, 179.9999])
+def test_roads_lead_into_a_portal_across_a_meridian(tmp_path: Path, lon: float) -> None:
+    ends = (-1400, -700, -300, -100, 700, 1400)
+    ways: list[Drawn] = [
+        (f"{west},0 {east},0", road(tunnel="yes") if west == -300 else road())
+        for west, east in pairwise(ends)
+    ]
+    (made,) = import_osm(draw(tmp_path / "x.osm", Plane((lon, -16.8)), *ways))
     assert len(made.roads) == 2 * len(ways)
 
 

@@ -89,11 +89,16 @@ def _cells_around(way: Way) -> Iterator[tuple[int, int]]:
         for y in (-1, 0, 1):
             # Rows have columns of different widths, so a place's column differs from row to row.
             column, row = _cell(lon, lat + y * _CELL_DEG)
-            yield from ((column + x, row) for x in (-1, 0, 1))
+            yield from (((column + x) % _columns(row), row) for x in (-1, 0, 1))
 
 
 def _cell(lon: float, lat: float) -> tuple[int, int]:
     row = math.floor(lat / _CELL_DEG)
+    columns = _columns(row)
+    # The last column of a row is beside the first one, at the longitude of 0 degrees.
+    return math.floor(lon % 360.0 / 360.0 * columns) % columns, row
+
+
+def _columns(row: int) -> int:
     # Cells have about the same width in metres in every row: nearer to a pole, rows have fewer.
-    width = _CELL_DEG / max(math.cos(math.radians(row * _CELL_DEG)), 0.05)
-    return math.floor(lon / width), row
+    return math.floor(360.0 / _CELL_DEG * max(math.cos(math.radians(row * _CELL_DEG)), 0.05))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dama.prediction import Fix, ObstructionError, ObstructionMap, Predictor
+from dama.prediction import Fix, Obstruction, ObstructionError, ObstructionMap, Predictor
 from dama.prediction.cover import obstructions_of
 from dama.prediction.network import MOST_NODES, Network, Way
 from dama.prediction.obstruction import MAX_POSITIONS
@@ -105,6 +105,19 @@ def test_roads_that_are_drawn_too_finely_for_one_tunnel_are_left_out() -> None:
 )
 def test_a_tunnel_is_told_wherever_on_earth(portal: Position) -> None:
     assert _told(_roads(portal), portal)["osm:way/2"] > 0.9
+
+
+@pytest.mark.parametrize("lon", [179.99, 179.9995, 180.0, -180.0, -179.9995])
+def test_an_area_is_told_across_the_180th_meridian(lon: float) -> None:
+    south, north = (lon, 9.9995), (lon, 10.0005)
+    ring = (south, _east(south, 100.0), _east(north, 100.0), north, south)
+    predictor = Predictor(ObstructionMap([Obstruction("wood", kind="area", area=(ring,))]))
+    for second in range(31):
+        place = _east((lon, 10.0), 10.0 * second - 500.0)
+        predictor.feed(Fix(1_000 * second, *place, 10.0, 90.0, 5.0))
+    (blockage,) = predictor.blockages(30_000)
+    assert blockage.obstruction_id == "wood"
+    assert blockage.entry_ms == pytest.approx(50_000, abs=1_000)
 
 
 @pytest.mark.parametrize("lat", [90.0, -90.0])
