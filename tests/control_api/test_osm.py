@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyproj import Geod
+from underpass_control.obstructions import osm
 from underpass_control.obstructions.extract import ExtractError
 from underpass_control.obstructions.geojson import import_geojson
 from underpass_control.obstructions.osm import import_osm
@@ -332,11 +333,17 @@ def test_an_absent_extract_is_an_error(tmp_path: Path) -> None:
         import_osm(tmp_path / "absent.osm.pbf")
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(osm, "_REPORT_EVERY", 1)
     told: list[tuple[str, int, int | None]] = []
     import_osm(ISLAND_OSM, progress=lambda *step: told.append(step))
-    assert [step for step, _, _ in told[:2]] == ["tunnels", "roads"]
+    assert list(dict.fromkeys(step for step, _, _ in told)) == ["tunnels", "roads", "obstructions"]
     assert told[-1] == ("obstructions", 9, 9)
+    # The first reading counts the roads; those behind it know how many there are.
+    (*_, count) = (done for step, done, _ in told if step == "tunnels")
+    totals = [total for step, _, total in told if step == "roads"]
+    assert len(totals) > count > 9
+    assert set(totals) == {count}
 
 
 def test_a_geojson_file_is_read_and_a_broken_one_is_named(tmp_path: Path) -> None:

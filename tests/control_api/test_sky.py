@@ -377,6 +377,16 @@ def test_a_town_has_shadows_on_part_of_its_roads() -> None:
     ObstructionMap(found)
 
 
+def test_progress_is_told_of_a_known_number_of_steps(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    both = SATELLITE, Satellite("east", 50.0)
+    path = write(tmp_path / "a.osm", STREET, TALL)
+    import_sky(path, both, VIEW, progress=lambda *step: told.append(step))
+    steps = {step: [one[1:] for one in told if one[0] == step] for step, *_ in told}
+    assert list(steps) == ["surroundings", "shadows", "obstructions"]
+    assert steps["obstructions"] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
 def test_of_several_satellites_each_has_its_own_shadows_of_the_same_roads(tmp_path: Path) -> None:
     tunnel = ("800,0 900,0", ROAD | {"tunnel": "yes"})
     # To the north-east of the road: it hides no satellite in the south, but one low in the east.

@@ -36,9 +36,11 @@ def import_osm(path: Path, *, progress: Progress = quiet) -> list[Obstruction]:
     if not path.is_file():
         raise ExtractError(f"{path}: no such file")
     try:
-        covered = _ways(path, "tunnels", progress, lambda way: is_covered(way.tags))
+        covered, count = _ways(path, "tunnels", progress, None, lambda way: is_covered(way.tags))
         cells = {cell for way in covered for cell in _cells_around(way)}
-        near = _ways(path, "roads", progress, lambda way: not cells.isdisjoint(_cells(way)))
+        near, _ = _ways(
+            path, "roads", progress, count, lambda way: not cells.isdisjoint(_cells(way))
+        )
         kept = {way.id for way in near}
         nodes = {node for way in near for node in way.nodes}
         lights = nodes.intersection(traffic_lights(path))
@@ -54,15 +56,21 @@ def import_osm(path: Path, *, progress: Progress = quiet) -> list[Obstruction]:
         raise ExtractError(f"{path}: {error}") from error
 
 
-def _ways(path: Path, step: str, progress: Progress, keep: Callable[[Way], bool]) -> list[Way]:
-    kept = []
+def _ways(
+    path: Path, step: str, progress: Progress, total: int | None, keep: Callable[[Way], bool]
+) -> tuple[list[Way], int]:
+    """Return the roads to keep, and how many there are; `total` is that number where it is known.
+
+    How far a file has been read cannot be asked, so the first reading has no total.
+    """
+    kept, number = [], 0
     for number, way in enumerate(_roads(path), 1):
         if keep(way):
             kept.append(way)
         if number % _REPORT_EVERY == 0:
-            progress(step, number, None)
-    progress(step, len(kept), len(kept))
-    return kept
+            progress(step, number, total)
+    progress(step, number, number)
+    return kept, number
 
 
 def _roads(path: Path) -> Iterator[Way]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from dama.prediction import Obstruction, ObstructionError
@@ -69,12 +68,16 @@ def import_sky(
         masks = _masks(path, found, network, satellites, view, progress)
         gaps(_gaps(found, masks))
         cut_shaded(network, masks, left_hand=view.left_hand)
-        progress("obstructions", 0, None)
-        covers = obstructions_of(network, min_length_m=MIN_LENGTH_M)
-        shadows = (shadows_of(network, satellite.name) for satellite in satellites)
-        return [*covers, *chain.from_iterable(shadows)]
+        steps = 1 + len(satellites)
+        progress("obstructions", 0, steps)
+        obstructions = obstructions_of(network, min_length_m=MIN_LENGTH_M)
+        for done, satellite in enumerate(satellites, 1):
+            progress("obstructions", done, steps)
+            obstructions += shadows_of(network, satellite.name)
     except ObstructionError as error:
         raise ExtractError(f"{path}: {error}") from error
+    progress("obstructions", steps, steps)
+    return obstructions
 
 
 def masks_of(
