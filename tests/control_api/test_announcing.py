@@ -25,8 +25,9 @@ from underpass_control.replay.timeline import Timeline
 from underpass_control.tracks.nmea import Counts
 
 from dama.prediction import Fix
-from tests.dama.prediction.test_laws import MAP, START_MS, TUNNEL_M, eastwards, fix
+from tests.dama.prediction.test_laws import MAP, START_MS, TUNNEL_M, eastwards, fix, line
 from tests.dama.prediction.test_passages import serpentine
+from tests.dama.prediction.test_predictor import forked
 from tests.free_port import free_port
 
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors" / "gpsd.json"
@@ -74,6 +75,33 @@ def test_another_map_leaves_the_habits_as_they_are() -> None:
     assert len(habits.drives) == 1
     announcer.set_map(MAP)
     assert announcer._predictor.habits == habits
+
+
+@pytest.mark.parametrize(
+    ("route", "least", "most"),
+    [
+        (None, 0.4, 0.6),
+        (((-2000, 0), (900, 0)), 0.8, 1.0),
+        (((-2000, 0), (-300, 0), (-150, 150), (0, 400)), 0.0, 0.0),
+    ],
+)
+def test_a_known_route_decides_at_a_junction_whatever_the_map(
+    route: tuple[tuple[float, float], ...] | None, least: float, most: float
+) -> None:
+    announcer = Announcer(MAP)
+    announcer.set_route(line(*route) if route else None)
+    announcer.set_map(forked(0.5))
+    heard = fed(announcer, eastwards(-600.0, 20.0))
+    assert least <= (heard[-1][2] if heard else 0.0) <= most
+
+
+def test_a_route_that_is_no_longer_known_leaves_it_to_the_map() -> None:
+    announcer = Announcer(forked(0.5))
+    announcer.set_route(line((-2000, 0), (900, 0)))
+    drive = eastwards(-600.0, 20.0)
+    assert fed(announcer, drive)[-1][2] > 0.8
+    announcer.set_route(None)
+    assert fed(announcer, drive[-1:])[-1][2] < 0.6
 
 
 def test_what_could_not_be_said_stays_due() -> None:
@@ -301,6 +329,8 @@ def test_the_verb_wants_one_map(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["announce", *arguments])
         assert result.exit_code == 1
         assert "one map" in result.output
+    routed = CliRunner().invoke(app, ["announce", "--map", "x.json", "--terminal", "11"])
+    assert (routed.exit_code, "--control" in routed.output) == (1, True)
     broken = tmp_path / "x.json"
     broken.write_text("{")
     result = CliRunner().invoke(app, ["announce", "--map", str(broken)])

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dama.prediction import Announcement, Blockage, Fix, ObstructionMap, Predictor
 from dama.prediction.announcement import MAX_DURATION_MS
+from dama.prediction.places import Line
 
 # Smaller changes are noise of the receiver and not worth a bundle: of entry and duration by this
 # many ms, or by this part of the time left or of the duration; of the confidence.
@@ -23,12 +24,19 @@ class Announcer:
 
     def __init__(self, obstructions: ObstructionMap) -> None:
         self._predictor = Predictor(obstructions)
+        self._route: Line | None = None
         self._said: dict[str | None, Announcement] = {}
 
     def set_map(self, obstructions: ObstructionMap) -> None:
         """Continue with another map."""
         before = self._predictor
-        self._predictor = Predictor(obstructions, before.track, habits=before.habits)
+        self._predictor = Predictor(obstructions, before.track, self._route, before.habits)
+
+    def set_route(self, route: Line | None) -> None:
+        """Continue with the line that the terminal will drive; None: it is not known."""
+        if route != self._route:
+            self._route = route
+            self.set_map(self._predictor.map)
 
     def feed(self, fix: Fix) -> None:
         """Take a fix in; one that is older than the last changes nothing."""

@@ -12,6 +12,7 @@ from dama.prediction import Announcement, Fix
 from underpass_control.announcing.announcer import Announcer
 from underpass_control.announcing.map_of_control import MapOfControl
 from underpass_control.announcing.positions import now_ms
+from underpass_control.announcing.route_of_control import RouteOfControl
 from underpass_control.client import Client, LostError, RefusedError
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.pauses import again_after_ms
@@ -19,14 +20,22 @@ from underpass_control.pauses import again_after_ms
 _LOG = structlog.get_logger()
 _EVERY_S = 1.0
 _MAP_EVERY_S = 3_600.0
+_ROUTE_EVERY_S = 60.0
 # The longest wait before a map is requested again: without one, nothing can be announced.
 _LONGEST_AGAIN_MS = 600_000
 
 
 async def announce(
-    announcer: Announcer, fixes: AsyncIterator[Fix], node: Client, control: MapOfControl | None
+    announcer: Announcer,
+    fixes: AsyncIterator[Fix],
+    node: Client,
+    control: MapOfControl | None,
+    route: RouteOfControl | None = None,
 ) -> None:
-    """Announce until cancelled; the map is renewed each hour, if it is a control service's.
+    """Announce until cancelled.
+
+    The map is renewed each hour, if it is a control service's, and the terminal's route there, if
+    it is to be followed, each minute.
 
     Raises:
         client.RefusedError: The node gives no position.
@@ -36,6 +45,8 @@ async def announce(
         group.create_task(_tell(announcer, node))
         if control is not None:
             group.create_task(_renew_map(announcer, control))
+        if route is not None:
+            group.create_task(_renew_route(announcer, route))
 
 
 async def _feed(announcer: Announcer, fixes: AsyncIterator[Fix]) -> None:
@@ -82,8 +93,25 @@ async def _renew_map(announcer: Announcer, control: MapOfControl) -> None:
         await asyncio.sleep(_MAP_EVERY_S)
 
 
+async def _renew_route(announcer: Announcer, route: RouteOfControl) -> None:
+    failures = 0
+    while True:
+        try:
+            announcer.set_route(await route.renew())
+        except (LostError, RefusedError) as error:
+            failures += 1
+            again_s = _again_s(error, failures)
+            _LOG.warning(
+                "no route of the control service, trying again", error=str(error), after_s=again_s
+            )
+            await asyncio.sleep(again_s)
+            continue
+        failures = 0
+        await asyncio.sleep(_ROUTE_EVERY_S)
+
+
 def _again_s(error: LostError | RefusedError, failures: int) -> float:
-    """Return after how long to request the map again; the service may ask for a longer wait."""
+    """Return after how long to make a request again; the service may ask for a longer wait."""
     pause_s = again_after_ms(failures, random.random(), _LONGEST_AGAIN_MS) / 1000
     if isinstance(error, LostError):
         return max(pause_s, min(error.again_s, _MAP_EVERY_S))

@@ -25,6 +25,12 @@ def announce(
         typer.Option(help="Or: the control service whose map is used, as http://HOST:PORT."),
     ] = None,
     token: TokenOption = None,
+    terminal: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="This terminal's node number: with --control, its route counts, too."
+        ),
+    ] = None,
     satellite: Annotated[
         str | None,
         typer.Option(help="The one that the terminal uses: the map's shadows of others are none."),
@@ -55,10 +61,13 @@ def announce(
     from underpass_control.announcing import positions
     from underpass_control.announcing.announcer import Announcer
     from underpass_control.announcing.map_of_control import MapOfControl
+    from underpass_control.announcing.route_of_control import RouteOfControl
     from underpass_control.announcing.station import announce as announce_for_ever
 
     if (map_file is None) == (control is None):
         fail("name one map: --map FILE or --control URL")
+    if terminal is not None and control is None:
+        fail("the route of a terminal is read with --control URL")
     drawn = read_map(map_file) if map_file else []
     announcer = Announcer(ObstructionMap(one for one in drawn if one.counts_for(satellite)))
     address = None if gpsd is None else _address(gpsd)
@@ -67,13 +76,14 @@ def announce(
     async def run() -> None:
         async with AsyncExitStack() as stack:
             api = await stack.enter_async_context(Client(node, node_token))
-            renewed = None
+            renewed, route = None, None
             if control is not None:
                 service = await stack.enter_async_context(Client(control, token))
                 renewed = MapOfControl(service, satellite)
+                route = None if terminal is None else RouteOfControl(service, terminal)
             fixes = positions.from_gpsd(*address) if address else positions.from_node(api)
             try:
-                await announce_for_ever(announcer, fixes, api, renewed)
+                await announce_for_ever(announcer, fixes, api, renewed, route)
             except* RefusedError as refused:
                 raise refused.exceptions[0] from None
 
