@@ -44,6 +44,7 @@ from underpass_control.http.sending import sent
 from underpass_control.http.sessions import Sessions
 from underpass_control.http.settings import NodeSettings
 from underpass_control.http.shares import Shares
+from underpass_control.http.sky import Sky
 from underpass_control.http.slice_agents import SliceAgents
 from underpass_control.http.slices import Slices
 from underpass_control.http.status import ServiceStatus
@@ -116,6 +117,7 @@ class Service:
             *TerminalFiles(database, self._changes).endpoints(),
             *Positions(database, self._writer, self._metrics).endpoints(),
             *Obstructions(database, self._changes).endpoints(),
+            *Sky(database).endpoints(),
             *Maps(database, self._changes).endpoints(),
             *MapTiles(database, self._changes).endpoints(),
             *Reports(intake, database.clock).endpoints(),

@@ -121,7 +121,7 @@ class Obstructions:
             )
         last = next_page(found, query.limit, lambda one: one["id"])
         if call.known_caller.tenant is not None:
-            found = [_for_tenants(one) for one in found]
+            found = [for_tenants(one) for one in found]
         page = ObstructionPage(features=found, next=last)
         # Vehicles read the map over their own links. A page of thousands of roads is made,
         # compressed and hashed outside of the event loop.
@@ -189,7 +189,7 @@ def _told_apart(
     return places, others
 
 
-def _for_tenants(feature: dict[str, Any]) -> dict[str, Any]:
+def for_tenants(feature: dict[str, Any]) -> dict[str, Any]:
     """Return a feature as a tenant sees it: a learned place without what was observed there.
 
     Of the certainty one decimal is left; exactly, it would tell the counts while they are small.

@@ -1,0 +1,151 @@
+"""What hides the sky around a place, by the obstructions that are stored."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
+
+import shapely
+from pydantic import Field
+
+from dama.prediction.places import METRES_PER_DEGREE, Course, Plane, Position
+from dama.prediction.roadmap import area_of
+from underpass_control.http import models
+from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
+from underpass_control.http.obstructions import for_tenants
+from underpass_control.http.tenancy import Tenancy
+from underpass_control.storage import obstructions
+from underpass_control.storage.database import Database
+
+# The most obstructions that are compared with a place, and the most stretches that are shown.
+_MOST_COMPARED, _MOST_SHOWN = 200, 1_000
+# A degree of latitude is up to half a per cent shorter than on average.
+_MARGIN = 1.01
+_SHOWN = ("name", "kind", "satellite", "certainty", "source")
+
+
+class SkyQuery(models.Model):
+    """Which place, and how far around it; of which satellite, None: of any."""
+
+    longitude: models.Longitude
+    latitude: models.Latitude
+    radius_m: Annotated[float, Field(gt=0, le=1_000, allow_inf_nan=False)] = 50.0
+    satellite: models.SatelliteName | None = None
+
+
+class Hidden(models.Model):
+    """A stretch of road in one direction of driving, or an area, where the sky is hidden.
+
+    `satellite` is absent where all are hidden, `heading_deg` for areas.
+    """
+
+    obstruction: str
+    name: str
+    kind: str
+    satellite: str | None = None
+    certainty: float
+    source: str
+    distance_m: float
+    heading_deg: float | None = None
+    geometry: dict[str, Any]
+
+
+class HiddenAround(models.Model):
+    """Where the sky is hidden around a place, the nearest first; `is_whole` if that is all."""
+
+    hidden: list[Hidden]
+    is_whole: bool
+
+
+class Sky:
+    """The endpoint of the sky around a place."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return it."""
+        return [
+            Endpoint(
+                "GET",
+                "/v1/sky",
+                "What hides the sky on roads around a place, the nearest first",
+                self._around,
+                EVERYBODY,
+                tenancy=Tenancy.SHARED,
+                query=SkyQuery,
+                answers=HiddenAround,
+            )
+        ]
+
+    async def _around(self, call: Call) -> HiddenAround:
+        query = call.query(SkyQuery)
+        place = query.longitude, query.latitude
+        features: dict[str, dict[str, Any]] = {}
+        is_whole = True
+        async with self._database.reading() as connection:
+            for box in _boxes(place, query.radius_m):
+                most = _MOST_COMPARED
+                found = await obstructions.page(connection, box=box, after=None, limit=most)
+                is_whole = is_whole and len(found) < most
+                features.update((one["id"], one) for one in found)
+        compared: Iterable[dict[str, Any]] = features.values()
+        if call.known_caller.tenant is not None:
+            compared = map(for_tenants, compared)
+        # A large obstruction has some thousand roads.
+        hidden = await asyncio.to_thread(_hidden, compared, place, query)
+        is_whole = is_whole and len(hidden) <= _MOST_SHOWN
+        return HiddenAround(hidden=hidden[:_MOST_SHOWN], is_whole=is_whole)
+
+
+def _boxes(place: Position, radius_m: float) -> Iterator[obstructions.Box]:
+    """Yield the part of the map around a place: two parts beside the 180th meridian."""
+    lon, lat = place
+    north = _MARGIN * radius_m / METRES_PER_DEGREE
+    east = north / max(math.cos(math.radians(lat)), 1e-3)
+    for turn in (0.0, 360.0, -360.0):
+        low, high = max(lon + turn - east, -180.0), min(lon + turn + east, 180.0)
+        if low <= high:
+            yield obstructions.Box(low, lat - north, high, lat + north)
+
+
+def _hidden(
+    features: Iterable[Mapping[str, Any]], place: Position, query: SkyQuery
+) -> list[Hidden]:
+    found = []
+    for feature in features:
+        of = feature["properties"]
+        if query.satellite is not None and of.get("satellite") not in (None, query.satellite):
+            continue
+        shown = {name: of[name] for name in _SHOWN if name in of}
+        for distance_m, heading_deg, geometry in _parts(feature["geometry"], place):
+            if distance_m <= query.radius_m:
+                one = Hidden(
+                    obstruction=feature["id"],
+                    distance_m=round(distance_m, 1),
+                    heading_deg=heading_deg,
+                    geometry=geometry,
+                    **shown,
+                )
+                found.append(one)
+    found.sort(key=lambda one: (one.distance_m, one.obstruction, one.heading_deg or 0.0))
+    return found
+
+
+def _parts(
+    geometry: Mapping[str, Any], place: Position
+) -> Iterator[tuple[float, float | None, dict[str, Any]]]:
+    """Yield the distance of each road, or of the area, from a place; its heading; the geometry."""
+    lines = [[(lon, lat) for lon, lat in line] for line in geometry["coordinates"]]
+    if geometry["type"] == "Polygon":
+        plane = Plane(place)
+        area = area_of([plane.xy(corner) for corner in ring] for ring in lines)
+        # The distance of an area that encloses nothing is no number.
+        yield area.distance(shapely.Point(0.0, 0.0)), None, dict(geometry)
+        return
+    for line in lines:
+        foot = Course(tuple(line)).foot(place, 0, len(line) - 1)
+        drawn = {"type": "LineString", "coordinates": line}
+        yield foot.lateral_m, round(foot.heading_deg, 1), drawn
