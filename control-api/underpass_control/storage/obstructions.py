@@ -25,6 +25,7 @@ _AT_ONCE = 500
 # The most obstructions that a change names.
 _MOST_TOLD = 4
 _ADVISORY_LOCK = 0x756E_6D61
+_HALF_ROUND = 180.0
 
 
 class UnstorableError(ValueError):
@@ -225,14 +226,18 @@ def _row(source: str, obstruction: Obstruction) -> dict[str, Any]:
     feature = to_feature(obstruction)
     lines: Iterable[Any] = obstruction.area or [road.line for road in obstruction.covered]
     places = [place for line in lines for place in line]
+    west, east = min(lon for lon, _ in places), max(lon for lon, _ in places)
+    if east - west > _HALF_ROUND:
+        # It lies on both sides of the 180th meridian.
+        west, east = -180.0, 180.0
     return {
         "id": obstruction.id,
         "source": source,
         "name": obstruction.name or None,
         "geometry": feature["geometry"],
         "properties": feature["properties"],
-        "west": min(lon for lon, _ in places),
+        "west": west,
         "south": min(lat for _, lat in places),
-        "east": max(lon for lon, _ in places),
+        "east": east,
         "north": max(lat for _, lat in places),
     }

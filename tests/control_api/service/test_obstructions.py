@@ -53,6 +53,15 @@ def test_setting_again_replaces_by_id(api: Api) -> None:
     assert names == ["new", ""]
 
 
+@pytest.mark.parametrize("east", [179.99985, -179.99985])
+def test_what_crosses_the_180th_meridian_is_on_both_sides_of_it(api: Api, east: float) -> None:
+    axis = {"type": "LineString", "coordinates": [[179.9998, 46.5], [-179.9998, 46.5]]}
+    assert api.call("POST", PATH, collection(feature("a", geometry=axis))).status == 200
+    west, east = sorted((east, 180.0 if east > 0.0 else -180.0))
+    assert ids(api, f"bbox={west},46,{east},47") == ["a"]
+    assert ids(api, f"bbox={west},47,{east},48") == []
+
+
 @pytest.mark.parametrize(
     ("module", "name"), [(obstructions_endpoint, "from_geojson"), (stored, "to_feature")]
 )
