@@ -68,3 +68,38 @@ def test_where_a_terminal_is_unknown_its_loss_may_be_anywhere() -> None:
     losses.add(2, START_MS + 1_000, None)
     assert losses.are_shared(1, START_MS, at(0.0))
     assert not losses.are_shared(1, START_MS + 4_001, at(0.0))
+
+
+def test_a_terminal_that_invents_losses_fills_no_memory() -> None:
+    losses = BeamLosses()
+    losses.add(1, START_MS, at(0.0))
+    for number in range(1_000):
+        losses.add(0, START_MS - 4_000 * number, at(0.0))
+        losses.add(0, START_MS + 4_000 * number, at(0.0))
+    assert [loss.terminal for loss in losses._losses].count(0) == 256
+    # The latest ones are kept, and those of others.
+    assert losses._losses[-1].time_ms == START_MS + 3_996_000
+    assert losses._losses[0].terminal == 1
+
+
+def test_a_loss_dated_back_does_not_make_the_time_counted_longer() -> None:
+    losses = BeamLosses()
+    for second in range(600):
+        losses.add(second, START_MS + 1_000 * second, at(5_000.0 * (1 + second % 20)))
+    late_ms = START_MS + 590_000
+    # One each second: that seven coincide is what is to be expected.
+    assert not losses.are_shared(-1, late_ms, at(0.0))
+    losses.add(1_000, START_MS - HOUR_MS, at(0.0))
+    assert not losses.are_shared(-1, late_ms, at(0.0))
+
+
+def test_losses_of_hours_ago_are_not_kept_and_say_nothing() -> None:
+    losses = BeamLosses()
+    losses.add(1, START_MS, at(0.0))
+    losses.add(2, START_MS + 2 * HOUR_MS + 1, at(0.0))
+    assert [loss.terminal for loss in losses._losses] == [2]
+    losses.add(3, START_MS, at(0.0))
+    assert [loss.terminal for loss in losses._losses] == [2]
+    # Whether others lost their links then is not known.
+    assert losses.are_shared(3, START_MS, at(0.0))
+    assert not losses.are_shared(2, START_MS + 2 * HOUR_MS + 1, at(0.0))
