@@ -235,6 +235,32 @@ def test_a_passage_on_which_a_node_held_back_counts_as_its_peer_was_silent_or_he
     assert [(place.lost, place.held) for place in places] == [counts]
 
 
+@pytest.mark.parametrize(
+    ("by_plan", "before_s", "counts"),
+    [
+        (True, 3_500, (1, 0)),
+        (True, 3_700, (1, 1)),
+        (False, 3_700, (1, 0)),
+        (False, 90_000, (1, 1)),
+    ],
+)
+def test_a_missed_end_of_holding_back_stops_counting_for_a_limited_time(
+    by_plan: bool, before_s: int, counts: tuple[int, int]
+) -> None:
+    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
+    obstructions, learned = known(lesson)
+    made = Predictions()
+    made.set_map(obstructions, learned)
+    made.held_back(VAN, ms(-before_s), None, by_plan=by_plan)
+    for second in range(120):
+        made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
+        made.blockages_of(VAN, ms(second))
+    places = tuple(learned.values())
+    for one in made.lessons():
+        places = one.applied(places, obstructions)
+    assert [(place.lost, place.held) for place in places] == [counts]
+
+
 def round_a_block(second: int) -> Fix:
     """Return the fix of a vehicle that drives round a block of 400 by 100 m, 20 m a second."""
     done_m = (20.0 * second) % 1_000.0

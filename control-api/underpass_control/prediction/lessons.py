@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dama.prediction import Blockage, ObstructionMap, Track
+from dama.prediction.announcement import MAX_DURATION_MS
 from dama.prediction.learning import Learned, Observation, learn, observe, passages, passed
 from dama.prediction.places import Position
 from dama.prediction.same import matched
@@ -26,6 +27,10 @@ _LEARNED_AFTER_MS = 10_000
 _NEAR_MS = 10_000
 # A node that holds back by plan, but hears its peer, sends again within this time.
 _HEARD_WITHIN_MS = 3_000
+# If no end is reported for this long of holding back by plan, or otherwise, it has been missed: the
+# vehicle that drives there is in no blockage as long as the longest that may be announced.
+_LONGEST_PLANNED_MS = MAX_DURATION_MS
+_LONGEST_MS = 86_400_000
 # Lessons that wait while the database is away; further ones are not stored.
 _MOST_UNSTORED = 1_000
 
@@ -72,13 +77,16 @@ class _Unjudged:
         While a node holds back, it observes no loss. But if it does so by plan and goes on for
         longer than it takes to hear its peer, the peer was silent. That shows a loss only for a
         terminal whose losses are sensed at all. A loss that was sensed is a lesson of its own.
+        Where the end was missed, as after a lost change, nothing follows for a limited time only.
         """
         near_ms = begin_ms - _NEAR_MS, end_ms + _NEAR_MS
         if any(loss.overlaps(*near_ms) for loss in self.losses):
             return None
         lost = False
         for held_back, by_plan in self.held_back:
-            if not held_back.overlaps(*near_ms):
+            longest_ms = _LONGEST_PLANNED_MS if by_plan else _LONGEST_MS
+            is_missed = held_back.exit_ms is None and near_ms[0] > held_back.entry_ms + longest_ms
+            if is_missed or not held_back.overlaps(*near_ms):
                 continue
             if not by_plan or held_back.exit_ms is None:
                 return None
