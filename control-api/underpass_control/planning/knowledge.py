@@ -81,10 +81,26 @@ class Knowledge:
     ) -> None:
         """Read the recent reports of some terminals; None: of all."""
         await recall(connection, self._beam, self.predictions, self._demands, now_ms, terminals)
+        await self._recall_early(connection, now_ms, terminals)
         for link in Link:
             if not self._grants.knows(link):
                 await self._recall_plan(connection, link, now_ms)
         self._changed |= self._nodes if terminals is None else self._nodes.intersection(terminals)
+
+    async def _recall_early(
+        self, connection: AsyncConnection, now_ms: int, terminals: Collection[int] | None
+    ) -> None:
+        """Read the positions that wait for their time."""
+        for position in await positions.dated_ahead(
+            connection,
+            self._beam,
+            now_ms + CLOCK_TOLERANCE_MS,
+            limit=_MOST_EARLY,
+            terminals=terminals,
+        ):
+            if position.terminal in self._nodes:
+                # One that is waiting already is fed twice, which changes nothing.
+                self._waiting.setdefault(position.terminal, []).append(position)
 
     async def read_routes(self, connection: AsyncConnection, terminals: Collection[int]) -> None:
         """Read the routes of terminals whose route has changed or is gone."""

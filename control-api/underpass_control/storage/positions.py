@@ -333,6 +333,32 @@ async def recent(
     return [Position(**row) for row in rows.mappings()]
 
 
+async def dated_ahead(
+    connection: AsyncConnection,
+    beam: str,
+    since_ms: int,
+    *,
+    limit: int,
+    terminals: Collection[int] | None = None,
+) -> list[Position]:
+    """Return what a beam's terminals, or some, have reported for a time and later, in its order.
+
+    Of each terminal, that is the first `limit` reports.
+    """
+    number = func.row_number().over(
+        partition_by=PositionReport.terminal, order_by=PositionReport.time_ms
+    )
+    ahead = (
+        select(PositionReport.__table__, number.label("number"))
+        .join(Terminal, PositionReport.terminal == Terminal.node)
+        .where(among(beam, terminals), PositionReport.time_ms >= since_ms)
+        .subquery()
+    )
+    query = select(*(ahead.c[name] for name in Position._fields)).where(ahead.c.number <= limit)
+    rows = await connection.execute(query.order_by(ahead.c.time_ms))
+    return [Position(**row) for row in rows.mappings()]
+
+
 async def prune(connection: AsyncConnection, before_ms: int, *, limit: int = 50_000) -> int:
     """Delete at most `limit` reports older than a time, but never a terminal's newest.
 

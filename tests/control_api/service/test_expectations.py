@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 from underpass_control.demand import Demands
+from underpass_control.planning.knowledge import Knowledge
 from underpass_control.prediction import Lesson, Predictions
-from underpass_control.storage import blockages, expectations, learned, routes
+from underpass_control.storage import blockages, expectations, learned, positions, routes
 from underpass_control.storage.expectations import Kept
 from underpass_control.storage.models import Obstruction, PredictedBlockage
 from underpass_control.takeover import recall
@@ -436,6 +437,44 @@ def test_a_new_planner_expects_what_the_old_one_did(api: Api) -> None:
     (there,), (here,) = (made.blockages_of(FIRST, at) for made in (old, new))
     assert there == here
     assert here.entry_ms - at > 15_000
+
+
+def test_a_new_planner_lets_positions_that_are_dated_ahead_wait_for_their_time(api: Api) -> None:
+    at = now_ms()
+    fixes = drive(api, eastwards(-400.0, 20.0, seconds=35), at + 20_000)
+    knowledge = Knowledge("ku-1")
+    knowledge.set_nodes(frozenset({FIRST}))
+
+    async def run() -> None:
+        async with api.database.reading() as connection:
+            await knowledge.recall(connection, at)
+            # A process that has missed changes reads them again.
+            await knowledge.recall(connection, at, {FIRST})
+
+    def newest() -> int:
+        last = knowledge.predictions._terminals[FIRST].predictor.track.last
+        assert last is not None
+        return last.time_ms
+
+    api.run(run())
+    assert newest() < at + 2_000
+    assert api.run(knowledge.feed(at)) == 0
+    assert newest() <= at + 2_000
+    assert api.run(knowledge.feed(at + 20_000)) == 0
+    assert newest() == fixes[-1].time_ms
+    assert not knowledge._waiting
+
+
+def test_of_each_terminal_the_first_positions_that_are_dated_ahead_are_read(api: Api) -> None:
+    at = now_ms()
+    drive(api, eastwards(-400.0, 20.0, seconds=35), at + 20_000)
+
+    async def run() -> list[int]:
+        async with api.database.reading() as connection:
+            found = await positions.dated_ahead(connection, "ku-1", at + 2_000, limit=3)
+        return [one.time_ms - at for one in found]
+
+    assert api.run(run()) == [2_000, 3_000, 4_000]
 
 
 def test_a_new_planner_knows_who_is_in_the_dark_and_what_was_announced(api: Api) -> None:
