@@ -110,6 +110,10 @@ class Metrics:
             "blockages_pruned", "Blockages and announcements deleted for their age"
         )
         self.drives_pruned = counter("drives_pruned", "Remembered drives deleted for their age")
+        self.places_pruned = counter(
+            "places_pruned",
+            "Learned places whose counts were halved, or that were deleted, for their age",
+        )
         # The target is a median of 2 s, 30 s ahead.
         errors_s = (0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120)
         self.entry_error = histogram(

@@ -1,4 +1,4 @@
-"""Deletes old data: position reports, blockages, plans, usage, the ledger, changes."""
+"""Deletes old data: position reports, blockages, learned places, plans, usage, the ledger."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from underpass_control.storage import (
     habits,
     history,
     interventions,
+    learned,
     ledger,
     positions,
     rollouts,
@@ -32,6 +33,7 @@ from underpass_control.storage import (
     tilesets,
     usage,
 )
+from underpass_control.storage.changes import Change, Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.storage.portions import delete_all
 
@@ -59,14 +61,34 @@ class _Kind:
     keep_s: float | None
     prunes: Sequence[Prune]
     pruned: Counter
+    # What processes are told of it, beside how many.
+    told: Change | None = None
 
 
-async def prune_for_ever(database: Database, settings: Settings, metrics: Metrics) -> None:
+async def prune_for_ever(
+    database: Database, changes: Changes, settings: Settings, metrics: Metrics
+) -> None:
     """Delete what is old, soon and each `prune_every_s`, until cancelled."""
-    kinds = (
+    kinds = _kinds(settings, metrics)
+    await asyncio.sleep(min(_FIRST_AFTER_S, settings.prune_every_s))
+    while True:
+        for kind in kinds:
+            await _prune_kind(database, changes, kind)
+        await asyncio.sleep(settings.prune_every_s)
+
+
+def _kinds(settings: Settings, metrics: Metrics) -> Sequence[_Kind]:
+    return (
         _Kind("positions", settings.keep_positions_s, [positions.prune], metrics.positions_pruned),
         _Kind("blockages", settings.keep_positions_s, [history.prune], metrics.blockages_pruned),
         _Kind("drives", settings.keep_positions_s, [habits.prune], metrics.drives_pruned),
+        _Kind(
+            "learned places",
+            learned.FADES_S,
+            [learned.fade],
+            metrics.places_pruned,
+            {"kind": "obstructions", "action": "set", "source": learned.SOURCE},
+        ),
         _Kind(
             "usage",
             settings.keep_usage_s,
@@ -105,14 +127,9 @@ async def prune_for_ever(database: Database, settings: Settings, metrics: Metric
         _Kind("changes", settings.keep_audit_s, [audit.prune], metrics.audit_pruned),
         _Kind("sessions", 0.0, [prune_sessions], metrics.sessions_pruned),
     )
-    await asyncio.sleep(min(_FIRST_AFTER_S, settings.prune_every_s))
-    while True:
-        for kind in kinds:
-            await _prune_kind(database, kind)
-        await asyncio.sleep(settings.prune_every_s)
 
 
-async def _prune_kind(database: Database, kind: _Kind) -> None:
+async def _prune_kind(database: Database, changes: Changes, kind: _Kind) -> None:
     if kind.keep_s is None:
         return
     try:
@@ -122,6 +139,9 @@ async def _prune_kind(database: Database, kind: _Kind) -> None:
             now_ms = min(await lease.now_ms(connection), round(host_ms()))
         before_ms = now_ms - round(kind.keep_s * 1000)
         count = sum([await prune(database, one, before_ms) for one in kind.prunes])
+        if count and kind.told is not None:
+            async with changes.transaction() as (_, publish):
+                publish({**kind.told, "count": count})
     except (DatabaseLostError, LedgerError, ledger.PruneError) as error:
         _LOG.warning("what is old could not be deleted", what=kind.name, error=str(error))
         return

@@ -184,7 +184,7 @@ class Service:
         beside = [
             asyncio.create_task(one)
             for one in (
-                prune_for_ever(self._database, settings, metrics),
+                prune_for_ever(self._database, self._changes, settings, metrics),
                 watch_for_ever(self._database, self._changes, metrics, every_s),
                 sending.send_for_ever(),
                 self._certificates.watch_for_ever(),

@@ -63,8 +63,8 @@ class Learned:
 
     @property
     def certainty(self) -> float:
-        """The rule of succession: how probably the next passage is a blockage."""
-        return (self.lost + 1) / (self.lost + self.held + 2)
+        """How probably the next passage is a blockage."""
+        return certainty_of(self.lost, self.held)
 
     @property
     def obstruction(self) -> Obstruction:
@@ -82,6 +82,11 @@ class Learned:
     def takes_from(self, satellite: str | None) -> bool:
         """Tell whether losses and passages of a satellite's terminals are counted here."""
         return self.satellite is None or self.satellite == satellite
+
+
+def certainty_of(lost: int, held: int) -> float:
+    """Return how probably a blockage follows these passages, by the rule of succession."""
+    return (lost + 1) / (lost + held + 2)
 
 
 def observe(track: Track, lost_ms: int, restored_ms: int) -> Observation | None:

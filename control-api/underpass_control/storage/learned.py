@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import structlog
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction.geojson import GeoJsonError, from_geojson
-from dama.prediction.learning import KIND, Learned, Observation, taken_in
+from dama.prediction.learning import KIND, Learned, Observation, certainty_of, taken_in
 from underpass_control.prediction import Lesson
 from underpass_control.storage import obstructions
 from underpass_control.storage.changes import Publish
@@ -27,6 +27,11 @@ _NEAR_DEG = 0.002
 # The greatest number of passages that is accepted of a place.
 _MOST_SEEN = 1_000_000_000
 _ADVISORY_LOCK = 0x756E_6C65
+# After this time without a loss at a place its counts are halved, and again after the same time.
+FADES_S = 90 * 86_400.0
+_FADES_MS = round(1_000 * FADES_S)
+# The most places in one transaction of that.
+_FADED_AT_ONCE = 500
 
 
 async def put(connection: AsyncConnection, publish: Publish, lessons: Iterable[Lesson]) -> None:
@@ -47,6 +52,42 @@ async def take_in(connection: AsyncConnection, publish: Publish, places: Iterabl
         near = {one.id: one for lesson in (seen, passed) for one in await _near(connection, lesson)}
         before = list(near.values())
         await _change(connection, publish, before, taken_in(before, place))
+
+
+async def fade(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
+    """Halve the counts of places that no loss has confirmed since a time `FADES_S` ago.
+
+    Those that are left without a loss are deleted. Takes a part of them at once: the rest is taken
+    at the next call. Returns how many it took.
+    """
+    await _lock(connection)
+    since_ms, is_learned = Table.unconfirmed_since_ms, Table.source == SOURCE
+    await connection.execute(
+        update(Table)
+        .where(is_learned, since_ms.is_(None))
+        .values(unconfirmed_since_ms=before_ms + _FADES_MS)
+    )
+    query = select(Table.id, Table.properties, since_ms).where(is_learned, since_ms <= before_ms)
+    rows = await connection.execute(query.limit(min(limit, _FADED_AT_ONCE)))
+    taken, gone = 0, []
+    for row in rows.all():
+        taken += 1
+        times = 1 + (before_ms - row.unconfirmed_since_ms) // _FADES_MS
+        lost, held = (count >> times for count in _counts(row.properties) or (0, 0))
+        if lost == 0:
+            gone.append(row.id)
+            continue
+        counts = {"lost": lost, "held": held, "certainty": certainty_of(lost, held)}
+        await connection.execute(
+            update(Table)
+            .where(Table.id == row.id)
+            .values(
+                properties={**row.properties, **counts},
+                unconfirmed_since_ms=row.unconfirmed_since_ms + times * _FADES_MS,
+            )
+        )
+    await connection.execute(delete(Table).where(Table.id.in_(gone)))
+    return taken
 
 
 def place_of(obstruction: Obstruction, properties: Mapping[str, Any]) -> Learned | None:
@@ -79,6 +120,10 @@ async def _change(
     counts = {place.id: {"lost": place.lost, "held": place.held} for place in others}
     found = [place.obstruction for place in others]
     await obstructions.put(connection, publish, SOURCE, found, properties=counts)
+    confirmed = [one.id for one in others if one.id in before and one.lost > before[one.id].lost]
+    if confirmed:
+        again = update(Table).where(Table.id.in_(confirmed)).values(unconfirmed_since_ms=None)
+        await connection.execute(again)
 
 
 async def _near(connection: AsyncConnection, lesson: Lesson) -> list[Learned]:
@@ -139,10 +184,16 @@ def _feature(row: Any) -> dict[str, Any]:
 def _learned(obstruction: Obstruction, properties: Mapping[str, Any]) -> Learned | None:
     """Return the learned place of an obstruction; None if it was not learned."""
     roads = obstruction.roads
-    lost, held = properties.get("lost"), properties.get("held")
-    if len(roads) != 2 or not (isinstance(lost, int) and isinstance(held, int)):
+    counts = _counts(properties)
+    if len(roads) != 2 or counts is None:
         return None
     axis, approach = roads
     return Learned(
-        obstruction.id, approach.line, axis.line, lost, held, satellite=obstruction.satellite
+        obstruction.id, approach.line, axis.line, *counts, satellite=obstruction.satellite
     )
+
+
+def _counts(properties: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return how often the link was lost and held at a place; None if it was not learned."""
+    lost, held = properties.get("lost"), properties.get("held")
+    return (lost, held) if isinstance(lost, int) and isinstance(held, int) else None

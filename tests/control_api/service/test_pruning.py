@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert
+from sqlalchemy import event, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control import pruning
+from underpass_control.metrics import Metrics
 from underpass_control.planning import stored as plans
 from underpass_control.pruning import prune
 from underpass_control.settings import Settings
-from underpass_control.storage import history, portions, positions
-from underpass_control.storage.models import Acknowledgement, Plan
+from underpass_control.storage import history, learned, portions, positions
+from underpass_control.storage.changes import Change, Publish
+from underpass_control.storage.models import Acknowledgement, Obstruction, Plan
 
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms, served
-from tests.control_api.service.test_expectations import expected, keep, observed
+from tests.control_api.service.test_expectations import HELD, LOSS, expected, keep, learn, observed
 from tests.control_api.service.test_positions import moment, position, report, times
 from tests.control_api.service.test_reports import taken
 
@@ -94,6 +97,57 @@ def test_old_blockages_are_deleted_and_those_that_still_come_are_not(api: Api) -
     assert api.run(prune(api.database, history.prune, now - HOUR_MS // 2)) == 2
     found = api.get("/v1/blockages").json["blockages"]
     assert [one["entry"] for one in found] == [moment(now - 9_000), moment(now + HOUR_MS)]
+
+
+def test_places_that_no_loss_confirms_fade_and_go(api: Api) -> None:
+    now, day_ms = now_ms(), 24 * HOUR_MS
+
+    def fade(day: int) -> int:
+        before_ms = now + day * day_ms - round(1_000 * learned.FADES_S)
+        return api.run(prune(api.database, learned.fade, before_ms))
+
+    def counts() -> list[tuple[int, int]]:
+        return [(place.lost, place.held) for place in learn(api)[1].values()]
+
+    learn(api, *[LOSS] * 4, HELD, HELD)
+    # The first pruning notes the time.
+    assert [fade(day) for day in (0, 89, 90, 91)] == [0, 0, 1, 0]
+    assert counts() == [(2, 1)]
+    (feature,) = api.get("/v1/obstructions").json["features"]
+    assert feature["properties"]["certainty"] == pytest.approx(3 / 5)
+    # A passage on which the link holds confirms nothing.
+    learn(api, HELD)
+    assert [fade(day) for day in (179, 180)] == [0, 1]
+    assert counts() == [(1, 1)]
+    learn(api, LOSS)
+    assert [fade(day) for day in (270, 359)] == [0, 0]
+    assert counts() == [(2, 1)]
+    # After a long time without pruning, it is halved as often as it would have been.
+    assert fade(450) == 1
+    assert counts() == []
+
+
+def test_processes_are_told_that_places_fade(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Change] = []
+    transaction = api.changes.transaction
+
+    @asynccontextmanager
+    async def noted() -> AsyncIterator[tuple[AsyncConnection, Publish]]:
+        async with transaction() as (connection, _):
+            yield connection, told.append
+
+    async def run() -> None:
+        async with api.database.transaction() as connection:
+            await connection.execute(update(Obstruction).values(unconfirmed_since_ms=0))
+        kinds = [one for one in pruning._kinds(Settings(), Metrics()) if one.told]
+        for _ in range(2):
+            for kind in kinds:
+                await pruning._prune_kind(api.database, api.changes, kind)
+
+    learn(api, LOSS)
+    monkeypatch.setattr(api.changes, "transaction", noted)
+    api.run(run())
+    assert told == [{"kind": "obstructions", "action": "set", "source": "learned", "count": 1}]
 
 
 def in_portions(api: Api, statement: str, run: Callable[[], object]) -> list[int]:

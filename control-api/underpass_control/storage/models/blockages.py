@@ -119,5 +119,8 @@ class Obstruction(Base):
     south: Mapped[float]
     east: Mapped[float]
     north: Mapped[float]
+    # Since when no loss has confirmed a learned one, or since its counts were halved for that; None
+    # until the next pruning after a loss, and for all others.
+    unconfirmed_since_ms: Mapped[int | None]
 
     __table_args__ = (Index("ix_obstruction_box", "west", "south", "east", "north"),)
