@@ -314,6 +314,22 @@ def obstruction(name: str, properties: dict[str, object]) -> TextClause:
     ).bindparams(bindparam("id", name), bindparam("properties", properties, type_=JSON))
 
 
+def announcement(at_ms: int, name: str) -> TextClause:
+    """Return the statement that stores a van's announcement of an obstruction."""
+    return text(
+        "INSERT INTO announcement (terminal, announced_ms, entry_ms, duration_ms, confidence,"
+        " obstruction, received_ms) VALUES (11, :at_ms, 1, 1, 0.9, :name, 1)"
+    ).bindparams(at_ms=at_ms, name=name)
+
+
+def drive(number: int, *roads: str) -> TextClause:
+    """Return the statement that stores a van's remembered drive."""
+    return text(
+        "INSERT INTO remembered_drive (terminal, number, roads, times, last_ms)"
+        " VALUES (11, :number, :roads, 1, 1)"
+    ).bindparams(bindparam("number", number), bindparam("roads", list(roads), type_=JSON))
+
+
 async def told(database: Database) -> Any:
     """Return the properties of all obstructions."""
     async with database.reading() as connection:
@@ -360,6 +376,8 @@ def test_ids_of_learned_places_tell_no_vehicle_any_more(empty_url: str) -> None:
     with_database(empty_url, lambda database: schema.migrate(database, "0029"))
     old = "learned:9876501:1700000000000"
     road = {"id": f"{old}/forward", "covered_by": old, "onward": [[f"{old}/forward", 1.0]]}
+    # It has been forgotten.
+    gone = "learned:9876502:1700000000000"
     execute(
         empty_url,
         "INSERT INTO beam (id, name, forward_capacity_bps, return_capacity_bps,"
@@ -370,6 +388,10 @@ def test_ids_of_learned_places_tell_no_vehicle_any_more(empty_url: str) -> None:
         "INSERT INTO predicted_blockage (id, terminal, obstruction, entry_ms, exit_ms, confidence,"
         " source, first_ms, based_on_ms, state) VALUES (1, 11, 'OLD', 1, 2, 0.9, 'predicted', 0, 0,"
         " 'passed')".replace("OLD", old),
+        announcement(1, gone),
+        announcement(2, "Long tunnel"),
+        drive(0, "osm:way/1", f"{old}/forward/0", f"{old}/forward"),
+        drive(1, f"{gone}/forward"),
     )
     with_database(empty_url, schema.migrate)
     names = [name for (name,) in rows(empty_url, "SELECT id FROM obstruction")]
@@ -379,3 +401,45 @@ def test_ids_of_learned_places_tell_no_vehicle_any_more(empty_url: str) -> None:
     road = {"id": f"{new}/forward", "covered_by": new, "onward": [[f"{new}/forward", 1.0]]}
     named = [one for one in with_database(empty_url, told) if "roads" in one]
     assert named == [{"kind": "learned", "roads": [road], "lost": 3}]
+    announced = rows(empty_url, "SELECT obstruction FROM announcement ORDER BY announced_ms")
+    (forgotten,), (tunnel,) = announced
+    assert re.fullmatch(r"learned:[0-9a-f]{16}", forgotten)
+    assert (forgotten != new, tunnel) == (True, "Long tunnel")
+
+    async def driven(database: Database) -> list[list[str]]:
+        async with database.reading() as connection:
+            query = text("SELECT roads FROM remembered_drive ORDER BY number")
+            return list(await connection.scalars(query.columns(roads=JSON)))
+
+    assert with_database(empty_url, driven) == [
+        ["osm:way/1", f"{new}/forward/0", f"{new}/forward"],
+        [f"{forgotten}/forward"],
+    ]
+
+
+def test_blockages_are_read_once_however_many_places_are_renamed(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_database(sqlite_url, lambda database: schema.migrate(database, "0029"))
+    places = [obstruction(f"learned:1:{n}", {"kind": "learned"}) for n in range(30)]
+    execute(
+        sqlite_url,
+        "INSERT INTO beam (id, name, forward_capacity_bps, return_capacity_bps,"
+        " one_way_delay_ms, revision) VALUES ('ku-1', 'Ku 1', 8000000, 2000000, 300, 1)",
+        VAN,
+        *places,
+        *(announcement(n, f"learned:1:{n}") for n in range(30)),
+    )
+    statements: list[str] = []
+    execute_one = Connection.execute
+
+    def noted(connection: Connection, statement: Any, *given: Any, **options: Any) -> Any:
+        statements.append(str(statement))
+        return execute_one(connection, statement, *given, **options)
+
+    monkeypatch.setattr(Connection, "execute", noted)
+    with_database(sqlite_url, lambda database: schema.migrate(database, "0030"))
+    assert sum(one.startswith("UPDATE announcement") for one in statements) == 1
+    found = {name for (name,) in rows(sqlite_url, "SELECT obstruction FROM announcement")}
+    assert found == {name for (name,) in rows(sqlite_url, "SELECT id FROM obstruction")}
+    assert len(found) == 30
