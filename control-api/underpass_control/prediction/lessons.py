@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from dama.prediction import Blockage, ObstructionMap, Track
 from dama.prediction.announcement import MAX_DURATION_MS
 from dama.prediction.learning import Learned, Observation, learn, observe, passages, passed
-from dama.prediction.places import Position
+from dama.prediction.places import Line, Position
 from dama.prediction.same import matched
 from dama.prediction.ways_ahead import MOST_PASSAGES
 from underpass_control.prediction.beam_losses import BeamLosses
@@ -179,7 +179,7 @@ class Lessons:
             if seen is not None and not self._losses.are_shared(
                 terminal, loss.entry_ms, seen.axis[0]
             ):
-                self._teach(Lesson(_new_id(seen, self._satellite), seen, self._satellite))
+                self._teach(Lesson(new_id(seen.axis, self._satellite), seen, self._satellite))
         for name, blockages in list(unjudged.expected.items()):
             left = [one for one in blockages if now_ms < one.exit_ms + _JUDGED_AFTER_MS]
             if len(left) < len(blockages):
@@ -245,10 +245,10 @@ class Lessons:
         return True
 
 
-def _new_id(seen: Observation, satellite: str | None) -> str:
+def new_id(axis: Line, satellite: str | None) -> str:
     """Return the id of a new place.
 
     All tenants see it, so it says nothing of whose link was lost there, or when.
     """
-    text = json.dumps([satellite, seen.axis])
+    text = json.dumps([satellite, axis])
     return f"learned:{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -14,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction.geojson import GeoJsonError, from_geojson
 from dama.prediction.learning import KIND, Learned, Observation, certainty_of, taken_in
-from underpass_control.prediction import Lesson
+from underpass_control.prediction.lessons import Lesson, new_id
 from underpass_control.storage import obstructions
 from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
@@ -24,6 +26,8 @@ SOURCE = KIND
 _NO_MAP = ObstructionMap([])
 # Some 200 m of latitude: the same place is entered within 60 m.
 _NEAR_DEG = 0.002
+# As earlier versions named a place: by the terminal, and when its link was lost.
+_TELLING = re.compile(r"learned:\d+:\d+", re.ASCII)
 # The greatest number of passages that is accepted of a place.
 _MOST_SEEN = 1_000_000_000
 _ADVISORY_LOCK = 0x756E_6C65
@@ -91,12 +95,18 @@ async def fade(connection: AsyncConnection, before_ms: int, *, limit: int) -> in
 
 
 def place_of(obstruction: Obstruction, properties: Mapping[str, Any]) -> Learned | None:
-    """Return the learned place of an exported obstruction; None if it is not a learned one."""
+    """Return the learned place of an exported obstruction; None if it is not a learned one.
+
+    The id that an earlier version gave it tells a terminal and a time, and is replaced.
+    """
     if properties.get("source") != SOURCE or obstruction.kind != KIND:
         return None
     place = _learned(obstruction, properties)
-    counts = () if place is None else (place.lost, place.held)
-    return place if counts and all(0 <= count <= _MOST_SEEN for count in counts) else None
+    if place is None or not all(0 <= count <= _MOST_SEEN for count in (place.lost, place.held)):
+        return None
+    if _TELLING.fullmatch(place.id):
+        return replace(place, id=new_id(place.axis, place.satellite))
+    return place
 
 
 async def _lock(connection: AsyncConnection) -> None:

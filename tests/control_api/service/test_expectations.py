@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,7 +31,7 @@ from tests.dama.prediction.test_laws import MAP, START_MS, eastwards, line
 
 AXIS = line((0.0, 0.0), (600.0, 0.0))
 APPROACH = line((-900.0, 0.0), (-300.0, 10.0), (0.0, 0.0))
-PLACE = Learned("learned:11:1", APPROACH, AXIS)
+PLACE = Learned("learned:00000000000000aa", APPROACH, AXIS)
 LOSS, HELD = Lesson(PLACE.id, Observation(APPROACH, AXIS)), Lesson(PLACE.id, None)
 
 
@@ -332,13 +333,20 @@ def test_what_was_learned_is_taken_in_again_with_its_history(api: Api) -> None:
     assert places[PLACE.id].axis == AXIS
     # The place with more observations counts; another service's id is of the same place.
     learn(api, HELD)
-    exported["features"][0]["id"] = "learned:99:1"
+    exported["features"][0]["id"] = "learned:00000000000000bb"
     api.call("POST", "/v1/obstructions", exported)
     names, places = learn(api)
     assert names == [PLACE.id]
     assert places[PLACE.id].held == 2
     # It can still be unlearned.
     assert learn(api, *[HELD] * 12) == ([], {})
+    # An id of earlier versions tells a terminal and a time.
+    exported["features"][0]["id"] = "learned:99:1"
+    for _ in range(2):
+        assert api.call("POST", "/v1/obstructions", exported).json == {"accepted": 1}
+        ((name, place),) = learn(api)[1].items()
+        assert re.fullmatch(r"learned:[0-9a-f]{16}", name)
+        assert (place.lost, place.held) == (3, 1)
 
 
 def test_many_learned_places_are_taken_in_with_turns_for_others_between(
