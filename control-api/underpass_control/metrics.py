@@ -110,6 +110,9 @@ class Metrics:
             "blockages_pruned", "Blockages and announcements deleted for their age"
         )
         self.drives_pruned = counter("drives_pruned", "Remembered drives deleted for their age")
+        self.passages_pruned = counter(
+            "passages_pruned", "Terminals' counts at obstructions deleted for their age"
+        )
         self.places_pruned = counter(
             "places_pruned",
             "Learned places whose counts were halved, or that were deleted, for their age",

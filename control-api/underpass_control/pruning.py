@@ -27,6 +27,7 @@ from underpass_control.storage import (
     interventions,
     learned,
     ledger,
+    passages,
     positions,
     rollouts,
     settled_usage,
@@ -82,6 +83,7 @@ def _kinds(settings: Settings, metrics: Metrics) -> Sequence[_Kind]:
         _Kind("positions", settings.keep_positions_s, [positions.prune], metrics.positions_pruned),
         _Kind("blockages", settings.keep_positions_s, [history.prune], metrics.blockages_pruned),
         _Kind("drives", settings.keep_positions_s, [habits.prune], metrics.drives_pruned),
+        _Kind("passages", settings.keep_positions_s, [passages.prune], metrics.passages_pruned),
         _Kind(
             "learned places",
             learned.FADES_S,

@@ -37,6 +37,14 @@ _SAME_DEG = 45.0
 _EXPLAINED_M = 80.0
 # Below this certainty it is forgotten.
 _FORGOTTEN = 0.25
+# An obstruction of this certainty by its map, such as a tunnel, is not corrected by passages: a
+# road above it may be taken for it.
+SURE = 0.99
+# What the map says of one counts as so many passages; of one vehicle's own passages at most so many
+# count. They count half after this time, as the drives that are remembered of a vehicle do.
+_MAPPED = 4.0
+_MOST_OF_VEHICLE = 5.0
+_HALVED_MS = 30 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,35 @@ class Learned:
     def takes_from(self, satellite: str | None) -> bool:
         """Tell whether losses and passages of a satellite's terminals are counted here."""
         return self.satellite is None or self.satellite == satellite
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often a vehicle's link was lost at an obstruction of the map, and how often it held.
+
+    A vehicle's later passages displace its earlier ones, so no vehicle outweighs the others.
+    """
+
+    lost: float = 0.0
+    held: float = 0.0
+
+    def after(self, lost: int, held: int, aged_ms: int) -> Counts:
+        """Return the counts after further passages; the earlier ones are so old, in ms."""
+        part = min(_MOST_OF_VEHICLE / max(lost + held, 1), 1.0)
+        room = _MOST_OF_VEHICLE - part * (lost + held)
+        kept = float(0.5 ** (max(aged_ms, 0) / _HALVED_MS))
+        if kept * (self.lost + self.held) > room:
+            kept = room / (self.lost + self.held)
+        return Counts(kept * self.lost + part * lost, kept * self.held + part * held)
+
+    def certainty(self, by_map: float) -> float:
+        """Return how probably the next passage of an obstruction is a blockage.
+
+        `by_map` is the certainty by the map: the mean of the prior distribution, a beta one.
+        """
+        if by_map >= SURE:
+            return by_map
+        return (_MAPPED * by_map + self.lost) / (_MAPPED + self.lost + self.held)
 
 
 def certainty_of(lost: int, held: int) -> float:

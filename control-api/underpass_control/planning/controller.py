@@ -35,7 +35,7 @@ from underpass_control.planning.terms import terms_of
 from underpass_control.planning.wire import WirePlan
 from underpass_control.settings import Settings
 from underpass_control.settlement.settler import Settler
-from underpass_control.storage import expectations, habits, interventions, learned
+from underpass_control.storage import expectations, habits, interventions, learned, passages
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database, DatabaseLostError
 from underpass_control.taking_turns import Turns
@@ -512,18 +512,21 @@ class BeamController:
         expected = self._knowledge.expected(now_ms)
         predictions = self._knowledge.predictions
         lessons, driven = predictions.lessons(), predictions.habits(now_ms)
-        moved = predictions.withdrawn_moved()
-        if expected == self._expected and not lessons and not driven and not moved:
+        moved, passed = predictions.withdrawn_moved(), predictions.passages(now_ms)
+        if expected == self._expected and not (lessons or driven or moved or passed):
             return
         async with self._tools.changes.transaction() as (connection, publish):
             await lease.check(connection, self.beam, self._tools.holder, self.fence)
             await expectations.keep(connection, publish, self.beam, expected, now_ms)
             if lessons:
                 await learned.put(connection, publish, lessons)
+            if passed:
+                await passages.put(connection, publish, passed, now_ms)
             if driven:
                 await habits.put(connection, driven)
             await interventions.withdrawal_moved(connection, moved)
         predictions.stored(len(lessons))
+        predictions.passages_stored(passed)
         predictions.habits_stored(driven)
         predictions.withdrawn_stored(moved)
         self._expected = expected

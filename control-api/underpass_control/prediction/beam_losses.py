@@ -77,6 +77,10 @@ class BeamLosses:
         insort(self._losses, _Loss(time_ms, terminal, place), key=_time)
         self._remove_old()
 
+    def has_of(self, terminal: int, since_ms: int, until_ms: int) -> bool:
+        """Tell whether a terminal has lost its link between two times, these included."""
+        return _between(self._times.get(terminal, []), since_ms, until_ms) > 0
+
     def _remove_first_of(self, terminal: int) -> None:
         time_ms = self._times[terminal].pop(0)
         number = bisect_left(self._losses, time_ms, key=_time)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from dama.prediction import Blockage, ObstructionMap, Track
 from dama.prediction.announcement import MAX_DURATION_MS
-from dama.prediction.learning import Learned, Observation, learn, observe, passages, passed
+from dama.prediction.learning import KIND, Learned, Observation, learn, observe, passages, passed
 from dama.prediction.places import Line, Position
 from dama.prediction.same import matched
 from dama.prediction.ways_ahead import MOST_PASSAGES
 from underpass_control.prediction.beam_losses import BeamLosses
 from underpass_control.prediction.observed import ObservedBlockage
+from underpass_control.prediction.passing import MapPassage, Passing
 
 # The most losses of a terminal that are remembered, judged or not.
 _MOST_LOSSES = 8
@@ -31,7 +32,19 @@ _HEARD_WITHIN_MS = 3_000
 # vehicle that drives there is in no blockage as long as the longest that may be announced.
 _LONGEST_PLANNED_MS = MAX_DURATION_MS
 _LONGEST_MS = 86_400_000
-# Lessons that wait while the database is away; further ones are not stored.
+# A loss or holding back this near to a passage of the map is of it, and no other shadow's; a hold
+# within `_NEAR_MS` may be either's.
+_BESIDE_MS = 3_000
+# A passage that lasts longer than at the present speed, by this factor and time, has an unknown
+# part: a loss on it may be of another place.
+_LONGER, _LONGER_MS = 2.0, 10_000
+# On a passage of less time a loss may not be noticed. The speed is the usual one where it is not
+# known, and not less than the least: a vehicle may stop after it.
+_LEAST_INSIDE_S = 3.0
+_USUAL_MPS, _LEAST_MPS = 15.0, 5.0
+# The most passages of a terminal that are yet to be judged.
+_MOST_PASSED = 64
+# Lessons and counts that wait while the database is away; further ones are not stored.
 _MOST_UNSTORED = 1_000
 
 
@@ -70,8 +83,12 @@ class _Unjudged:
     expected: dict[str, list[Blockage]] = field(default_factory=dict)
     # By place, the end of the last judged passage.
     judged_ms: dict[str, int] = field(default_factory=dict)
+    # The passages of the map's obstructions, and those of them that are not judged yet, each with
+    # how long it takes at the speed of its end.
+    passing: Passing = field(default_factory=Passing)
+    passed: list[tuple[MapPassage, float]] = field(default_factory=list)
 
-    def was_lost(self, begin_ms: int, end_ms: int) -> bool | None:
+    def was_lost(self, begin_ms: int, end_ms: int, within_ms: int = _NEAR_MS) -> bool | None:
         """Tell whether the link was lost on a passage by plan; None: nothing follows.
 
         While a node holds back, it observes no loss. But if it does so by plan and goes on for
@@ -79,7 +96,7 @@ class _Unjudged:
         terminal whose losses are sensed at all. A loss that was sensed is a lesson of its own.
         Where the end was missed, as after a lost change, nothing follows for a limited time only.
         """
-        near_ms = begin_ms - _NEAR_MS, end_ms + _NEAR_MS
+        near_ms = begin_ms - within_ms, end_ms + within_ms
         if any(loss.overlaps(*near_ms) for loss in self.losses):
             return None
         lost = False
@@ -110,6 +127,8 @@ class Lessons:
         self._of: dict[int, _Unjudged] = {}
         self._losses = BeamLosses()
         self._unstored: list[Lesson] = []
+        # By obstruction of the map and terminal, how often the link was lost and held.
+        self._counted: dict[tuple[str, int], tuple[int, int]] = {}
 
     def set_map(
         self,
@@ -161,15 +180,17 @@ class Lessons:
             begun = [one for place, one in enumerate(known) if place not in same.values()]
             unjudged.expected[name] = [*begun[-MOST_PASSAGES:], *latest]
 
-    def look(self, terminal: int, track: Track) -> None:
+    def look(self, terminal: int, track: Track, *, is_blocked: bool = False) -> None:
         """Learn from a terminal's losses and passages that its track has left behind.
 
-        A loss teaches nothing if the beam's terminals share it.
+        A loss teaches nothing if the beam's terminals share it. `is_blocked` tells whether the
+        terminal's link is lost now: then passages of the map's obstructions say nothing.
         """
-        unjudged = self._of.get(terminal)
-        if unjudged is None or track.last is None:
+        if track.last is None:
             return
+        unjudged = self._of.setdefault(terminal, _Unjudged())
         now_ms = track.last.time_ms
+        self._count_passages(terminal, unjudged, track, is_blocked=is_blocked)
         waiting, unjudged.waiting = unjudged.waiting, []
         for loss in waiting:
             if loss.exit_ms is None or now_ms < loss.exit_ms + _LEARNED_AFTER_MS:
@@ -190,6 +211,21 @@ class Lessons:
             if not left:
                 del unjudged.expected[name]
 
+    def counted(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return how often links were lost, and held, by obstruction of the map and terminal.
+
+        Passages that are stored are left out.
+        """
+        return dict(self._counted)
+
+    def counts_stored(self, counts: Mapping[tuple[str, int], tuple[int, int]]) -> None:
+        """Leave these passages out: they are stored."""
+        for which, (lost, held) in counts.items():
+            before = self._counted.pop(which)
+            left = before[0] - lost, before[1] - held
+            if any(left):
+                self._counted[which] = left
+
     def unstored(self) -> list[Lesson]:
         """Return the lessons that are not stored, in order."""
         return list(self._unstored)
@@ -197,6 +233,61 @@ class Lessons:
     def stored(self, count: int) -> None:
         """Forget the first of the lessons: they are stored."""
         del self._unstored[:count]
+
+    def _count_passages(
+        self, terminal: int, unjudged: _Unjudged, track: Track, *, is_blocked: bool
+    ) -> None:
+        """Count a terminal's passages of the map's obstructions, when losses have been reported."""
+        assert track.last is not None
+        now_ms = track.last.time_ms
+        speed_mps = max(track.last.speed_mps or _USUAL_MPS, _LEAST_MPS)
+        for passage in unjudged.passing.look(track, self._map):
+            one = self._map.obstructions.get(passage.obstruction_id)
+            # A shadow of a satellite counts only in a beam that is known to use it.
+            if one and one.kind != KIND and one.satellite in (None, self._satellite):
+                taking = passage, passage.inside_m / speed_mps
+                unjudged.passed = [*unjudged.passed, taking][-_MOST_PASSED:]
+        while unjudged.passed:
+            passage, inside_s = unjudged.passed[0]
+            if now_ms < passage.end_ms + _JUDGED_AFTER_MS:
+                return
+            del unjudged.passed[0]
+            lost = None if is_blocked else self._was_lost(terminal, unjudged, passage, inside_s)
+            which = passage.obstruction_id, terminal
+            if lost is not None and (which in self._counted or len(self._counted) < _MOST_UNSTORED):
+                before = self._counted.get(which, (0, 0))
+                self._counted[which] = before[0] + lost, before[1] + (not lost)
+
+    def _was_lost(
+        self, terminal: int, unjudged: _Unjudged, passage: MapPassage, inside_s: float
+    ) -> bool | None:
+        """Tell whether the link was lost on a passage of the map; None: nothing follows.
+
+        That it held follows only for a terminal whose losses are sensed, and if there was none
+        within `_NEAR_MS` of the passage.
+        """
+        begin_ms, end_ms = passage.begin_ms, passage.end_ms
+        is_exact = end_ms - begin_ms <= 1_000.0 * _LONGER * inside_s + _LONGER_MS
+        for loss in unjudged.losses:
+            if loss.exit_ms is None or not loss.overlaps(
+                begin_ms - _BESIDE_MS, end_ms + _BESIDE_MS
+            ):
+                continue
+            lasted_ms = loss.exit_ms - loss.entry_ms
+            is_of_it = is_exact and lasted_ms <= end_ms - begin_ms + 2 * _NEAR_MS
+            shared = self._losses.are_shared(terminal, loss.entry_ms, passage.place)
+            return True if is_of_it and not shared else None
+        lost = unjudged.was_lost(begin_ms, end_ms)
+        if lost:
+            # It may have held back for another shadow beside this one.
+            beside = unjudged.was_lost(begin_ms, end_ms, _BESIDE_MS)
+            return True if is_exact and beside else None
+        noticed_s = min(inside_s, (end_ms - begin_ms) / 1_000.0)
+        is_sensed = bool(unjudged.losses) and noticed_s >= _LEAST_INSIDE_S
+        near_ms = begin_ms - _NEAR_MS, end_ms + _NEAR_MS
+        if lost is None or not is_sensed or self._losses.has_of(terminal, *near_ms):
+            return None
+        return False
 
     def _judge(self, name: str, unjudged: _Unjudged, track: Track) -> int | None:
         """Judge the passages of a place on the track that are not judged yet.

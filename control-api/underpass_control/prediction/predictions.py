@@ -34,6 +34,8 @@ _STEADY_MS = 5_000
 _MOST_ROADS = 4_000_000
 # How often to look for terminals that have been silent since the end of their drive.
 _LOOK_MS = 60_000
+# How often passages of the map's obstructions are stored: a fleet makes many.
+_COUNT_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -76,6 +78,7 @@ class Predictions:
         # Terminals whose habits are not stored.
         self._unstored: set[int] = set()
         self._looked_ms = 0
+        self._counted_ms = 0
         # Terminals whose positions contradict each other, and that still need a warning.
         self._leaping: set[int] = set()
 
@@ -159,7 +162,8 @@ class Predictions:
         """Note changed habits and learn, after fixes; `habits` are those of before."""
         if ahead.predictor.habits is not habits:
             self._unstored.add(terminal)
-        self._lessons.look(terminal, ahead.predictor.track)
+        is_blocked = self.is_blocked(terminal)
+        self._lessons.look(terminal, ahead.predictor.track, is_blocked=is_blocked)
 
     def take_leaping(self) -> set[int]:
         """Return the terminals to warn of, whose positions seem to be of several vehicles."""
@@ -277,6 +281,20 @@ class Predictions:
     def stored(self, count: int) -> None:
         """Note that the first `count` lessons are stored."""
         self._lessons.stored(count)
+
+    def passages(self, now_ms: int) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return the passages of the map's obstructions that are not stored, once a minute.
+
+        They are how often the link was lost, and how often it held, by obstruction and terminal.
+        """
+        if now_ms - self._counted_ms < _COUNT_MS:
+            return {}
+        self._counted_ms = now_ms
+        return self._lessons.counted()
+
+    def passages_stored(self, counts: Mapping[tuple[str, int], tuple[int, int]]) -> None:
+        """Note that these passages are stored."""
+        self._lessons.counts_stored(counts)
 
     def _most_roads(self) -> int:
         """Return the most roads remembered of each terminal."""

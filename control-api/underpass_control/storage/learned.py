@@ -15,9 +15,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction.geojson import GeoJsonError, from_geojson
-from dama.prediction.learning import KIND, Learned, Observation, certainty_of, taken_in
+from dama.prediction.learning import (
+    KIND,
+    Counts,
+    Learned,
+    Observation,
+    certainty_of,
+    taken_in,
+)
 from underpass_control.prediction.lessons import Lesson, new_id
-from underpass_control.storage import obstructions
+from underpass_control.storage import obstructions, passages
 from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
 
@@ -158,14 +165,19 @@ async def _near(connection: AsyncConnection, lesson: Lesson) -> list[Learned]:
 
 
 async def load_map(connection: AsyncConnection) -> tuple[ObstructionMap, dict[str, Learned]]:
-    """Return all obstructions as a map, and those of them that were learned, by id."""
+    """Return all obstructions as a map, and those of them that were learned, by id.
+
+    The certainties of the others are what terminals' passages have made of them.
+    """
     columns = (Table.id, Table.source, Table.geometry, Table.properties)
     rows = (await connection.execute(select(*columns).order_by(Table.id))).all()
     # Reading the map of a country takes seconds, so it is done in a thread.
-    return await asyncio.to_thread(_map, rows)
+    return await asyncio.to_thread(_map, rows, await passages.totals(connection))
 
 
-def _map(rows: Iterable[Any]) -> tuple[ObstructionMap, dict[str, Learned]]:
+def _map(
+    rows: Iterable[Any], passed: Mapping[str, Counts]
+) -> tuple[ObstructionMap, dict[str, Learned]]:
     found: list[Obstruction] = []
     learned: dict[str, Learned] = {}
     for row in rows:
@@ -175,6 +187,10 @@ def _map(rows: Iterable[Any]) -> tuple[ObstructionMap, dict[str, Learned]]:
             # An earlier version accepted it. Leave it out, and use all others.
             _LOG.error("an obstruction does not count", id=row.id, why=str(error))
             continue
+        counts = passed.get(obstruction.id)
+        if counts is not None and row.source != SOURCE:
+            certainty = counts.certainty(obstruction.certainty)
+            obstruction = replace(obstruction, certainty=certainty)
         found.append(obstruction)
         place = _learned(obstruction, row.properties) if row.source == SOURCE else None
         if place is not None:

@@ -83,6 +83,7 @@ REFUSED = frozenset(
         "ledger_lot",
         "ledger_opening",
         "ledger_posting",
+        "obstruction_count",
         "settled",
         "settled_usage",
     }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dama.prediction import Fix, ObstructionMap
 from dama.prediction.learning import (
+    Counts,
     Learned,
     Observation,
     learn,
@@ -177,3 +178,34 @@ def test_a_place_of_another_satellite_is_taken_in_beside() -> None:
     other = replace(place, id="learned:2", satellite="west", lost=3)
     assert taken_in((place,), other) == (place, other)
     assert taken_in((place,), replace(other, satellite="astra"))[0].lost == 3
+
+
+DAY_MS = 86_400_000
+
+
+def test_a_shadow_in_which_links_hold_becomes_unlikely_and_one_with_losses_certain() -> None:
+    assert Counts().certainty(0.7) == 0.7
+    held = Counts().after(0, 5, 0)
+    assert held.certainty(0.7) < 0.4
+    assert Counts().after(5, 0, 0).certainty(0.7) > 0.85
+    # A tunnel stays one.
+    assert held.certainty(1.0) == 1.0
+
+
+def test_a_vehicles_later_passages_displace_its_earlier_ones() -> None:
+    counts = Counts()
+    for _ in range(20):
+        counts = counts.after(0, 1, 0)
+    assert (counts.lost, counts.held) == pytest.approx((0.0, 5.0))
+    assert Counts().after(0, 40, 0) == Counts(0.0, 5.0)
+    for _ in range(5):
+        counts = counts.after(1, 0, 0)
+    assert counts.lost + counts.held == pytest.approx(5.0)
+    assert counts.lost > counts.held
+
+
+def test_old_passages_count_less() -> None:
+    counts = Counts().after(2, 2, 0).after(0, 1, 30 * DAY_MS)
+    assert (counts.lost, counts.held) == pytest.approx((1.0, 2.0))
+    # A clock that was set back makes none count more.
+    assert Counts(1.0, 1.0).after(0, 1, -DAY_MS) == Counts(1.0, 2.0)

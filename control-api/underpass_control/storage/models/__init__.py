@@ -16,6 +16,7 @@ from underpass_control.storage.models.blockages import (
     Announcement,
     Blockage,
     Obstruction,
+    ObstructionCount,
     PredictedBlockage,
 )
 from underpass_control.storage.models.enrolments import Enrolment
@@ -66,6 +67,7 @@ __all__ = [
     "MapTile",
     "NodeReport",
     "Obstruction",
+    "ObstructionCount",
     "Plan",
     "PositionReport",
     "PredictedBlockage",

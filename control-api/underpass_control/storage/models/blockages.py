@@ -124,3 +124,23 @@ class Obstruction(Base):
     unconfirmed_since_ms: Mapped[int | None]
 
     __table_args__ = (Index("ix_obstruction_box", "west", "south", "east", "north"),)
+
+
+class ObstructionCount(Base):
+    """How often a terminal's link was lost at an obstruction of the map, and how often it held.
+
+    The obstruction may be absent for a while, when its map is imported anew.
+    """
+
+    __tablename__ = "obstruction_count"
+
+    obstruction: Mapped[str] = mapped_column(String(128), primary_key=True)
+    terminal: Mapped[int] = mapped_column(
+        ForeignKey("terminal.node", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    # As of the last time; older passages count less.
+    lost: Mapped[float]
+    held: Mapped[float]
+    last_ms: Mapped[int]
+
+    __table_args__ = (Index("ix_obstruction_count_last_ms", "last_ms"),)
