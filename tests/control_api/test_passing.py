@@ -119,14 +119,18 @@ def test_nothing_follows_where_a_loss_would_not_have_been_noticed_or_was_of_anot
     assert counted((41, 58), shared=True) == []
 
 
-def test_a_link_that_is_lost_when_a_passage_is_judged_says_nothing() -> None:
+@pytest.mark.parametrize(("since_s", "counts"), [(-60, []), (-90_000, [(0, 1)])])
+def test_a_link_that_is_lost_when_a_passage_is_judged_says_nothing(
+    since_s: int, counts: list[tuple[int, int]]
+) -> None:
     made = Predictions(STREET)
     made.set_map(STREET, {})
-    made.observe(VAN, ms(-600), ms(-590))
-    made.observe(VAN, ms(-60), None)
+    made.observe(VAN, ms(-99_000), ms(-98_990))
+    # The end of one that began more than a day ago has been missed.
+    made.observe(VAN, ms(since_s), None)
     for second in range(140):
         made.feed(VAN, fix(second, 10.0 * (second - 40), 0.0, 10.0))
-    assert made.passages(ms(200)) == {}
+    assert list(made.passages(ms(200)).values()) == counts
 
 
 def test_a_shadow_counts_in_a_beam_of_its_satellite_only() -> None:

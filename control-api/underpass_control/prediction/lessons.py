@@ -180,16 +180,18 @@ class Lessons:
             begun = [one for place, one in enumerate(known) if place not in same.values()]
             unjudged.expected[name] = [*begun[-MOST_PASSAGES:], *latest]
 
-    def look(self, terminal: int, track: Track, *, is_blocked: bool = False) -> None:
+    def look(self, terminal: int, track: Track, blocked_since_ms: int | None = None) -> None:
         """Learn from a terminal's losses and passages that its track has left behind.
 
-        A loss teaches nothing if the beam's terminals share it. `is_blocked` tells whether the
-        terminal's link is lost now: then passages of the map's obstructions say nothing.
+        A loss teaches nothing if the beam's terminals share it. While the terminal's link is lost,
+        since `blocked_since_ms`, passages of the map's obstructions say nothing; after a day, its
+        end has been missed.
         """
         if track.last is None:
             return
         unjudged = self._of.setdefault(terminal, _Unjudged())
         now_ms = track.last.time_ms
+        is_blocked = blocked_since_ms is not None and now_ms - blocked_since_ms < _LONGEST_MS
         self._count_passages(terminal, unjudged, track, is_blocked=is_blocked)
         waiting, unjudged.waiting = unjudged.waiting, []
         for loss in waiting:

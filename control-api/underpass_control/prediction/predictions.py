@@ -162,8 +162,9 @@ class Predictions:
         """Note changed habits and learn, after fixes; `habits` are those of before."""
         if ahead.predictor.habits is not habits:
             self._unstored.add(terminal)
-        is_blocked = self.is_blocked(terminal)
-        self._lessons.look(terminal, ahead.predictor.track, is_blocked=is_blocked)
+        observed = ahead.observed
+        blocked_since_ms = observed.entry_ms if observed and observed.exit_ms is None else None
+        self._lessons.look(terminal, ahead.predictor.track, blocked_since_ms)
 
     def take_leaping(self) -> set[int]:
         """Return the terminals to warn of, whose positions seem to be of several vehicles."""
