@@ -32,7 +32,7 @@ HEAL_AFTER_S = 60.0
 _PATIENCE_S = 5.0
 _AT_ONCE = 8
 _APPLIED = "applied"
-# What a slice was last let have, kept beside its project.
+# The room that a slice may use, kept beside its project.
 _NEEDS = "needs.json"
 _MOST_DETAIL = 1000
 
@@ -107,13 +107,13 @@ class Agent:
                 reports.append(task.result())
         return reports
 
-    async def _worked(self, desired: Desired, made: Project | None) -> Report:
+    async def _worked(self, desired: Desired, made: tuple[Project, Needs] | None) -> Report:
         """Make a slice match its project, or end it; return the report."""
         try:
             async with self._slots:
                 if made is None:
                     return await self._end(desired)
-                return await self._bring(desired, made)
+                return await self._bring(desired, *made)
         except (SliceError, EngineError, OSError) as error:
             return _failed(desired, error)
 
@@ -129,8 +129,8 @@ class Agent:
         found.sort(key=lambda one: not (self._folder / one[0].name / _APPLIED).exists())
         return found
 
-    def _made(self, desired: Desired, room: Room) -> Project:
-        """Return a slice's project, and take the room that it needs.
+    def _made(self, desired: Desired, room: Room) -> tuple[Project, Needs]:
+        """Return a slice's project and what it needs, and take the room for it.
 
         Raises:
             SliceError: It cannot run here.
@@ -139,11 +139,12 @@ class Agent:
         body = checked(desired.body, self._catalogue)
         whole = desired.model_copy(update={"body": body})
         made = project(whole, self._catalogue, self._site.place, str(self._site.certificates))
+        self._check_certificates(desired, made)
         needs = needs_of(whole, self._catalogue, self._site)
-        room.take(whole, needs)
+        taken = room.take(whole, needs)
         if desired.name not in self._working:
-            _note_needs(self._folder / desired.name, needs)
-        return made
+            _note_needs(self._folder / desired.name, taken)
+        return made, needs
 
     async def _end(self, desired: Desired) -> Report:
         folder, name = self._folder / desired.name, project_name(desired.name)
@@ -154,9 +155,8 @@ class Agent:
             shutil.rmtree(folder)
         return _report(desired, "ended")
 
-    async def _bring(self, desired: Desired, made: Project) -> Report:
+    async def _bring(self, desired: Desired, made: Project, needs: Needs) -> Report:
         folder, name = self._folder / desired.name, project_name(desired.name)
-        self._check_certificates(desired, made)
         states = await self._engine.states(name)
         if _is_applied(folder, made, states):
             await self._heal(desired, folder, states)
@@ -167,6 +167,8 @@ class Agent:
             _replace(folder / _APPLIED, _text_of(made))
             _LOG.info("slice brought up", slice=desired.name, revision=desired.revision)
             states = await self._engine.states(name)
+        # What ran before it has ended, and its room is free.
+        _note_needs(folder, needs)
         # Containers that someone else has put under the project's name are not the slice's.
         own = [one for one in states if one.name in made.document["services"]]
         return _report(desired, "running", containers=own)

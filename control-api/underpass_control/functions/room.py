@@ -78,8 +78,10 @@ class Room:
                 left[what] -= needs[what]
         self._held[desired.name] = needs
 
-    def take(self, desired: Desired, needs: Needs) -> None:
-        """Reserve what a slice may use, instead of what it has.
+    def take(self, desired: Desired, needs: Needs) -> Needs:
+        """Reserve the most of what a slice has and what it may use, and return it.
+
+        What it has stays reserved, since its former containers run until the change is applied.
 
         Raises:
             SliceError: It needs more than it has, and than is left; it keeps what it has.
@@ -94,8 +96,12 @@ class Room:
                         f"{whose} has no room: {wanted:.12g} {what} are asked for, "
                         f"and {max(room, has):.12g} left"
                     )
+        both = {
+            what: max(held.get(what, 0), needs.get(what, 0)) for what in held.keys() | needs.keys()
+        }
         self.hold(desired, {what: -amount for what, amount in held.items()})
-        self.hold(desired, needs)
+        self.hold(desired, both)
+        return both
 
     def _scopes(self, tenant: str) -> tuple[tuple[str, dict[str, float]], ...]:
         own = self._of_tenant.setdefault(tenant, dict(self._each))

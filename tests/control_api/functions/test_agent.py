@@ -353,10 +353,42 @@ def test_a_change_that_is_refused_frees_nothing_of_what_still_runs(narrow: Place
     reports = narrow.bring(greedy, told("two", number=2, body=sending(8_000)))
     assert [reports[name]["state"] for name in ("one", "two")] == ["failed", "failed"]
     assert narrow.last == []
-    # A smaller one frees the rest.
+    # A smaller one frees the rest, once it is applied.
     small = told(body=sending(1_000_000), revision=3)
-    reports = narrow.bring(small, told("two", number=2, body=sending(2_000_000)))
+    two = told("two", number=2, body=sending(2_000_000))
+    reports = narrow.bring(small, two)
+    assert [reports[name]["state"] for name in ("one", "two")] == ["running", "failed"]
+    reports = narrow.bring(small, two)
     assert [reports[name]["state"] for name in ("one", "two")] == ["running", "running"]
+
+
+def test_a_smaller_change_that_the_engine_does_not_make_frees_nothing(narrow: Place) -> None:
+    narrow.bring(told(body=sending(3_000_000)))
+    narrow.engine.refuses = "underpass-slice-one"
+    small = told(body=sending(1_000_000), revision=2)
+    two = told("two", number=2, body=sending(2_000_000))
+    assert narrow.bring(small)["one"]["state"] == "failed"
+    narrow.restarted()
+    reports = narrow.bring(small, two)
+    assert [reports[name]["state"] for name in ("one", "two")] == ["failed", "failed"]
+    narrow.engine.refuses = None
+    narrow.bring(small)
+    assert narrow.bring(small, two)["two"]["state"] == "running"
+
+
+def test_a_change_without_a_certificate_frees_and_takes_nothing(narrow: Place) -> None:
+    narrow.bring(told(body=sending(3_000_000)))
+    # A smaller one for a node whose certificate the site does not have.
+    small = changed(sending(1_000_000), settings={"node": 11})
+    two = told("two", number=2, body=sending(2_000_000))
+    for _ in range(2):
+        reports = narrow.bring(told(body=small, revision=2), two)
+        assert [reports[name]["state"] for name in ("one", "two")] == ["failed", "failed"]
+    # A new slice without a certificate takes no room from others.
+    narrow.bring(told(ending=True))
+    absent = told("three", number=3, body=changed(sending(3_000_000), settings={"node": 11}))
+    reports = narrow.bring(absent, told("four", number=4, body=sending(3_000_000)))
+    assert [reports[name]["state"] for name in ("three", "four")] == ["failed", "running"]
 
 
 def test_a_running_slice_keeps_what_it_has_when_a_maximum_is_lowered(narrow: Place) -> None:
