@@ -200,6 +200,27 @@ def test_a_rollout_is_seen_paused_resumed_and_aborted(
     assert service.call("GET", f"/v1/rollouts/{made['id']}")["counts"]["restored"] == 1
 
 
+def test_a_rollout_that_somebody_else_has_paused_meanwhile_is_left_so(
+    service: ControlService, fleet: Fleet, page: Page
+) -> None:
+    del fleet
+    change = {"classes": [{"name": "bulk", "weight": 5}]}
+    rollout = {"name": "crossed", "terminals": [DRIVER], "settings": change}
+    made = service.call("POST", "/v1/rollouts", rollout)
+    sign_in(page, service, at="settings/rollouts")
+    section = page.get_by_role("region", name="crossed", exact=True)
+    expect(section).to_contain_text("1 sent", timeout=PATIENCE_MS)
+    # The page does not learn of the other's change before its own.
+    page.route("**/v1/rollouts?*", lambda route: route.abort())
+    path = f"/v1/rollouts/{made['id']}"
+    service.call("PUT", f"{path}/state", {"state": "paused"})
+    page.on("dialog", lambda dialog: dialog.accept())
+    section.get_by_role("button", name="Abort and restore: crossed").click()
+    expect(page.get_by_text("somebody else was first")).to_be_visible(timeout=PATIENCE_MS)
+    assert service.call("GET", path)["state"] == "paused"
+    service.call("PUT", f"{path}/state", {"state": "aborted"})
+
+
 def test_a_viewer_sees_rollouts_and_changes_none(
     service: ControlService, fleet: Fleet, page: Page
 ) -> None:

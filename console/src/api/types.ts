@@ -112,6 +112,8 @@ export interface Rollout {
   stages: number[];
   reason?: string | null;
   counts: Record<string, number>;
+  /** Rises with each change of the state. */
+  revision: number;
 }
 
 export interface RolloutTerminal {

@@ -31,7 +31,7 @@ export function Rollouts() {
     };
   }, [live]);
   const set = (one: Rollout, state: string, restore = false) =>
-    void change(() => live.client.send("PUT", `v1/rollouts/${one.id}/state`, { state, restore }));
+    void change(() => live.client.send("PUT", `v1/rollouts/${one.id}/state`, { state, restore }, one.revision));
   const make = async (body: Record<string, unknown>) => {
     setSaid(undefined);
     const done = await change(() => live.client.post("v1/rollouts", body));

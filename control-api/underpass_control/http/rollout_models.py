@@ -82,7 +82,11 @@ class RolloutCounts(Model):
 
 
 class Rollout(RolloutTerms):
-    """A rollout, and how far it is."""
+    """A rollout, and how far it is.
+
+    `revision` rises with each change of `state`; `If-Match` names it to change the state as it is
+    here.
+    """
 
     id: int
     name: Name
@@ -97,6 +101,7 @@ class Rollout(RolloutTerms):
     created: Instant
     created_by: str
     changed: Instant
+    revision: int
 
 
 class RolloutList(Model):

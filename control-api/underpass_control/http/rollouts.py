@@ -191,13 +191,13 @@ class Rollouts:
             before = _known(await rollouts.lock(connection, number), number)
             replaced(call, before.revision)
             state = _next_state(State(before.state), body)
-            values: dict[str, Any] = {"state": state.value}
+            values: dict[str, Any] = {}
             if state is State.RUNNING:
                 counts = (await rollouts.counts(connection, [number]))[number]
                 failed = sum(counts.get(one.value, 0) for one in FAILED)
                 most = max(before.most_failures, failed)
-                values |= {"reason": None, "most_failures": most}
-            row = await rollouts.change(connection, number, now_ms, **values)
+                values = {"reason": None, "most_failures": most}
+            row = await rollouts.change(connection, number, now_ms, state=state, **values)
             publish(rollouts.change_of(row, state.value))
             target = f"/v1/rollouts/{number}/state"
             was, now = {"state": before.state}, body.model_dump(mode="json")
@@ -275,6 +275,7 @@ def _shown(row: Row[Any], counts: dict[str, int]) -> models.Rollout:
             "created": moment_of(row.created_ms),
             "created_by": row.created_by,
             "changed": moment_of(row.changed_ms),
+            "revision": row.revision,
         }
     )
 

@@ -119,7 +119,7 @@ class _Turn:
             self._connection,
             self._row.id,
             self._now_ms,
-            state=step.state.value,
+            state=step.state,
             stage=step.stage,
             reason=step.reason,
         )
@@ -212,7 +212,7 @@ class _Turn:
         await rollouts.put_members(self._connection, self._row.id, restored)
         is_over = len(found) <= AT_ONCE
         state = State.ABORTED if is_over else State.ABORTING
-        row = await rollouts.change(self._connection, self._row.id, self._now_ms, state=state.value)
+        row = await rollouts.change(self._connection, self._row.id, self._now_ms, state=state)
         self._publish(rollouts.change_of(row, state.value))
 
 

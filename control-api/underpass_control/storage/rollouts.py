@@ -326,12 +326,20 @@ async def put_members(
     await connection.execute(changed, rows)
 
 
-async def change(connection: AsyncConnection, number: int, now_ms: int, **values: Any) -> Row[Any]:
-    """Change a locked rollout; if it ends, its terminals are free for others."""
+async def change(
+    connection: AsyncConnection, number: int, now_ms: int, *, state: State, **values: Any
+) -> Row[Any]:
+    """Change a locked rollout; if it ends, its terminals are free for others.
+
+    Its revision rises with a change of its state only: terminals' progress does not stand in the
+    way of an operator who pauses it.
+    """
+    is_other = Rollout.state != state.value
+    revision = case((is_other, Rollout.revision + 1), else_=Rollout.revision)
     changed = (
         update(Rollout)
         .where(Rollout.id == number)
-        .values(**values, changed_ms=now_ms, revision=Rollout.revision + 1)
+        .values(**values, state=state.value, changed_ms=now_ms, revision=revision)
         .returning(*Rollout.__table__.columns)
     )
     row: Row[Any] = (await connection.execute(changed)).one()

@@ -438,6 +438,34 @@ def test_who_has_not_seen_the_last_change_is_told(api: Api) -> None:
     assert api.call("PUT", path, {"state": "aborted"}, headers=seen).status == 412
 
 
+def test_progress_does_not_stand_in_the_way_of_an_operator_and_a_stop_does(api: Api) -> None:
+    _fleet(api)
+    number = _made(api, terminals=[FIRST, SECOND, *_MORE])
+    [seen] = api.get("/v1/rollouts").json["rollouts"]
+    path = f"/v1/rollouts/{number}/state"
+
+    def put(state: str, revision: int) -> int:
+        headers = {"If-Match": f'"{revision}"'}
+        return api.call("PUT", path, {"state": state}, headers=headers).status
+
+    _advance(api)
+    _says(api, [FIRST], "confirmed")
+    _advance(api)
+    assert _shown(api, number)["stage"] == 2
+    assert put("paused", seen["revision"]) == 200
+    paused = _shown(api, number)["revision"]
+    assert put("running", paused) == 200
+    running = _shown(api, number)["revision"]
+    _says(api, [SECOND], "refused", "no such class")
+    _advance(api)
+    # Who has not seen that it has stopped does not accept the failure.
+    assert _shown(api, number)["state"] == "stopped"
+    assert put("running", running) == 412
+    assert put("aborted", paused) == 412
+    assert _shown(api, number)["state"] == "stopped"
+    assert len({seen["revision"], paused, running}) == 3
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

@@ -40,7 +40,7 @@ class Rollout(Base):
     created_by: Mapped[str] = mapped_column(String(200))
     created_ms: Mapped[int]
     changed_ms: Mapped[int]
-    # Rises with each change, for conditional requests.
+    # Rises with each change of the state, for conditional requests.
     revision: Mapped[int] = mapped_column(default=1)
 
     __table_args__ = (
