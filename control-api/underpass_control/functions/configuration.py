@@ -55,7 +55,6 @@ def files_of(
             addresses.forwarding(one), _outward(one.settings), masquerades=True
         ),
         "dns": lambda: _dns(one.settings),
-        "control": dict,
     }
     return writers[catalogue[one.function].configured_by]()
 

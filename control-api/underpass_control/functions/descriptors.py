@@ -89,7 +89,7 @@ class Descriptor(_Strict):
     summary: str
     image: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./:@_-]{0,199}$")]
     command: list[str]
-    configured_by: Literal["gateway", "firewall", "nat", "dns", "control"]
+    configured_by: Literal["gateway", "firewall", "nat", "dns"]
     needs: list[FunctionName] = []
     forwards: bool = False
     capabilities: list[_CAPABILITIES] = []

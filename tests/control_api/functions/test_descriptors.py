@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[3] / "docker" / "functions"
 
 
 def test_each_function_has_one() -> None:
-    wanted = {"proxy", "shaper", "terminal", "hub", "firewall", "nat", "dns", "control"}
+    wanted = {"proxy", "shaper", "terminal", "hub", "firewall", "nat", "dns"}
     assert set(installed()) == wanted
 
 
