@@ -1,12 +1,14 @@
 """Writes what a package is made of: a CycloneDX list, and the texts of the licences.
 
-Names, versions and hashes are those of Cargo.lock and requirements.lock; licences are those that
-the packages themselves declare and bring. Nothing is asked of the network.
+Names, versions and hashes are those of Cargo.lock, requirements.lock and the console's
+package-lock.json; licences are those that the packages themselves declare and bring. Nothing is
+asked of the network.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import re
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+CONSOLE = ROOT / "console"
 # The packages are for this one: crates for other systems are not in them.
 PLATFORM = "x86_64-unknown-linux-gnu"
 _LICENCE_FILES = re.compile(r"(licen[cs]e|copying|notice|copyright|unlicense)", re.IGNORECASE)
@@ -37,7 +40,7 @@ class Component:
     purl: str
     # SPDX expression, or what the package says instead.
     licence: str
-    # SHA-256, hexadecimal, of the archives that the lock allows.
+    # SHA-256, or of npm's packages SHA-512, hexadecimal, of the archives that the lock allows.
     hashes: tuple[str, ...]
     needs: tuple[str, ...]
     texts: tuple[Path, ...]
@@ -113,6 +116,51 @@ def distributions(site: Path) -> list[Component]:
     return found
 
 
+def modules() -> list[Component]:
+    """Return the npm packages that are bundled into the console, without those that build it."""
+    lock = json.loads((CONSOLE / "package-lock.json").read_text())
+    places: dict[str, dict[str, Any]] = lock["packages"]
+
+    def purl(place: str) -> str:
+        name = place.rpartition("node_modules/")[2].replace("@", "%40")
+        return f"pkg:npm/{name}@{places[place]['version']}"
+
+    def needed(place: str, name: str) -> str | None:
+        """Return where Node.js finds a package that another one needs: the nearest one."""
+        while True:
+            found = f"{place}/node_modules/{name}".lstrip("/")
+            if found in places:
+                return found
+            if not place:
+                return None
+            place = place.rpartition("node_modules/")[0].rstrip("/")
+
+    found = []
+    for place, told in places.items():
+        # The empty place is the console itself.
+        if not place or told.get("dev"):
+            continue
+        folder = CONSOLE / place
+        if not folder.is_dir():
+            sys.exit(f"{folder} is not there, which has its licence: run `console/npm ci` first")
+        algorithm, _, digest = told["integrity"].partition("-")
+        if algorithm != "sha512":
+            sys.exit(f"package-lock.json has {algorithm} of {place}, not sha512")
+        needs = (needed(place, name) for name in told.get("dependencies", ()))
+        found.append(
+            Component(
+                place.rpartition("node_modules/")[2],
+                told["version"],
+                purl(place),
+                told.get("license") or "see its texts",
+                (base64.b64decode(digest).hex(),),
+                tuple(sorted(purl(one) for one in needs if one is not None)),
+                _texts(folder),
+            )
+        )
+    return sorted(found, key=lambda one: one.purl)
+
+
 def bill(name: str, version: str, components: list[Component]) -> dict[str, Any]:
     """Return the list in the form of CycloneDX 1.5."""
     moment = datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), UTC)
@@ -168,7 +216,8 @@ def texts(components: Iterable[Component]) -> Iterator[str]:
 def _hashes(sums: tuple[str, ...]) -> dict[str, Any]:
     """Return the archive's hash, or those of all archives of which the lock allows any."""
     if len(sums) == 1:
-        return {"hashes": [{"alg": "SHA-256", "content": sums[0]}]}
+        algorithm = f"SHA-{4 * len(sums[0])}"
+        return {"hashes": [{"alg": algorithm, "content": sums[0]}]}
     return {"properties": [{"name": "underpass:archive:sha256", "value": one} for one in sums]}
 
 
@@ -194,7 +243,7 @@ def main() -> None:
     parser.add_argument("--version", required=True)
     parser.add_argument("--out", type=Path, required=True, help="the files' path, without ending")
     asked = parser.parse_args()
-    components = crates() if asked.kind == "rust" else distributions(asked.site)
+    components = crates() if asked.kind == "rust" else [*distributions(asked.site), *modules()]
     made = bill(asked.out.name, asked.version, components)
     Path(f"{asked.out}.cdx.json").write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
     Path(f"{asked.out}.licences.txt").write_text("".join(texts(components)))

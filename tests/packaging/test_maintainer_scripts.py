@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -95,7 +96,7 @@ def test_the_unit_of_the_package_is_the_documented_one_but_for_the_programs_plac
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
 def test_the_bill_of_materials_has_every_linked_crate_with_its_locked_hash(tmp_path: Path) -> None:
-    bill, licences = _materials(tmp_path)
+    bill, licences = _materials(tmp_path, "rust")
     lock = (ROOT / "Cargo.lock").read_text()
     names = {one["name"] for one in bill["components"]}
     assert {"tokio", "rustls", "axum", "clap"} <= names
@@ -112,10 +113,39 @@ def test_the_bill_of_materials_has_every_linked_crate_with_its_locked_hash(tmp_p
         assert {edge["ref"], *edge["dependsOn"]} <= known
 
 
+@pytest.mark.skipif(
+    not (ROOT / "console" / "node_modules").is_dir(), reason="the console has not been built"
+)
+def test_the_bill_of_materials_has_what_is_bundled_into_the_console(tmp_path: Path) -> None:
+    bill, licences = _materials(tmp_path, "python")
+    lock = json.loads((ROOT / "console" / "package-lock.json").read_text())["packages"]
+    found = {one["name"]: one for one in bill["components"]}
+    bundled = {"maplibre-gl", "preact", "uplot", "@mapbox/point-geometry", "pbf"}
+    assert bundled <= set(found)
+    # They only build and test it.
+    assert not {"vite", "vitest", "typescript", "axe-core"} & set(found)
+    for name, one in found.items():
+        known = lock[f"node_modules/{name}"]
+        [told] = one["hashes"]
+        integrity = base64.b64encode(bytes.fromhex(told["content"])).decode()
+        assert (told["alg"], f"sha512-{integrity}") == ("SHA-512", known["integrity"])
+        assert one["version"] == known["version"]
+        assert f"{name} {one['version']}: {known['license']}" in licences
+    assert found["@mapbox/point-geometry"]["purl"].startswith("pkg:npm/%40mapbox/point-geometry@")
+    edges = {one["ref"]: one["dependsOn"] for one in bill["dependencies"]}
+    assert found["pbf"]["purl"] in edges[found["maplibre-gl"]["purl"]]
+    assert _not_permissive(bill) == []
+
+
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")
 def test_every_linked_crate_may_be_given_on(tmp_path: Path) -> None:
     """Each crate declares a permissive licence, as the project's rules require."""
-    bill, _ = _materials(tmp_path)
+    bill, _ = _materials(tmp_path, "rust")
+    assert _not_permissive(bill) == []
+
+
+def _not_permissive(bill: dict[str, Any]) -> list[str]:
+    """Return the components whose licence is none that the project's rules allow."""
     permissive = {
         "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0",
         "CDLA-Permissive-2.0", "ISC", "MIT", "MIT-0", "Unicode-3.0", "Unlicense", "Zlib",
@@ -128,12 +158,13 @@ def test_every_linked_crate_may_be_given_on(tmp_path: Path) -> None:
         parts = [re.split(r" AND ", choice) for choice in choices]
         if not any(all(p.split(" WITH ")[0] in permissive for p in ps) for ps in parts):
             refused.append(f"{one['name']}: {expression}")
-    assert not refused
+    return refused
 
 
-def _materials(folder: Path) -> tuple[dict[str, Any], str]:
-    command: list[str | Path] = [sys.executable, ROOT / "packaging" / "materials.py", "rust"]
-    command += ["--version", "1", "--out", folder / "underpass"]
+def _materials(folder: Path, kind: str) -> tuple[dict[str, Any], str]:
+    """Return the list and the licences; for Python without any Python package."""
+    command: list[str | Path] = [sys.executable, ROOT / "packaging" / "materials.py", kind]
+    command += ["--version", "1", "--out", folder / "underpass", "--site", folder / "site"]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1"}
     subprocess.run(command, env=environment, check=True)
     bill = json.loads((folder / "underpass.cdx.json").read_text())
