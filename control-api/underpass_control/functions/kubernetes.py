@@ -22,6 +22,8 @@ _USER = 10001
 _STATE_SIZE = "4Gi"
 _NAME = "app.kubernetes.io/name"
 _SLICE = "underpass/slice"
+# A pod may have no more DNS servers, and no resolver of C libraries asks more.
+_MOST_RESOLVERS = 3
 
 
 def manifests(
@@ -201,7 +203,7 @@ def _pod(desired: Desired, one: Container, name: str) -> dict[str, Any]:
     }
     if one.resolvers:
         spec["dnsPolicy"] = "None"
-        spec["dnsConfig"] = {"nameservers": list(one.resolvers[:3])}
+        spec["dnsConfig"] = {"nameservers": list(one.resolvers[:_MOST_RESOLVERS])}
     return spec
 
 

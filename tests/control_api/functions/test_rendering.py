@@ -204,6 +204,21 @@ def test_a_pod_has_the_addresses_and_the_rights_that_a_container_has() -> None:
         assert container["livenessProbe"] == container["readinessProbe"]
 
 
+def test_a_pod_asks_as_many_resolvers_as_it_may_have() -> None:
+    body = ground()
+    names = next(one for one in body["functions"] if one["function"] == "dns")
+    names["replicas"] = 4
+    servers = rendered(body).document["services"]["hub.1"]["dns"]
+    assert len(servers) == 4
+    [hub] = [
+        one
+        for one in manifests(desired(body), installed(), SITE)
+        if one["kind"] in ("Deployment", "StatefulSet") and one["metadata"]["name"] == "hub-1"
+    ]
+    kubernetes_validate.validate(hub, _KUBERNETES, strict=True)
+    assert hub["spec"]["template"]["spec"]["dnsConfig"]["nameservers"] == servers[:3]
+
+
 def test_a_broken_manifest_is_found() -> None:
     """The validator on which the other tests rely does find errors."""
     one = next(
