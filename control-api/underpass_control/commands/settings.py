@@ -9,14 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from underpass_control.client import path_of
-from underpass_control.commands.console import (
-    fail,
-)
-from underpass_control.commands.tables import Column, Service, asking, named
+from underpass_control.commands.console import fail, print_json
+from underpass_control.commands.tables import Column, Service, asking, named, print_table
 
 node_settings = typer.Typer(
     help="What is set from afar of one terminal, or of a gateway itself.", no_args_is_help=True
 )
+
+
+def _value(value: Any) -> str:
+    return "" if value is None else json.dumps(value)
+
 
 SETTINGS = (
     *named("terminal", "gateway", "version", "set", "state"),
@@ -25,11 +28,20 @@ SETTINGS = (
     Column("paths", "paths", json.dumps),
     Column("terminals", "terminals", lambda value: json.dumps(value) if value else ""),
 )
+CHANGE = (*named("key"), Column("before", "before", _value), Column("after", "after", _value))
 # The size limit of a file of settings.
 _MOST_BYTES = 1 << 20
 
 Terminal = Annotated[int | None, typer.Option("--terminal", help="A terminal.")]
 Gateway = Annotated[int | None, typer.Option("--gateway", help="A gateway: its own settings.")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        exists=True,
+        dir_okay=False,
+        help="JSON with `classes`, `paths`, and of a gateway `terminals`: all that is set.",
+    ),
+]
 
 
 @asking(node_settings, "show")
@@ -43,17 +55,7 @@ def show_settings(service: Service, terminal: Terminal = None, gateway: Gateway 
 
 @asking(node_settings, "set")
 def set_settings(
-    service: Service,
-    settings: Annotated[
-        Path,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help="JSON with `classes`, `paths`, and of a gateway `terminals`: all that is set.",
-        ),
-    ],
-    terminal: Terminal = None,
-    gateway: Gateway = None,
+    service: Service, settings: File, terminal: Terminal = None, gateway: Gateway = None
 ) -> None:
     """Set all that is set of a node; what the file leaves out is as the node itself has it.
 
@@ -61,6 +63,22 @@ def set_settings(
     """
     path = _path(terminal, gateway)
     service.print(SETTINGS, service.ask("PUT", path, body=read_settings(settings)))
+
+
+@asking(node_settings, "preview")
+def preview_settings(
+    service: Service, settings: File, terminal: Terminal = None, gateway: Gateway = None
+) -> None:
+    """Show what `set` would change, key by key; nothing is changed.
+
+    Example: underpass-control settings preview hub.json --gateway 1
+    """
+    path = f"{_path(terminal, gateway)}/preview"
+    found = service.ask("POST", path, body=read_settings(settings))
+    if service.as_json:
+        print_json(found)
+    else:
+        print_table(CHANGE, found["changes"])
 
 
 def read_settings(path: Path) -> Any:

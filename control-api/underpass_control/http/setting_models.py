@@ -232,6 +232,22 @@ class GatewaySettings(GatewaySettingsBody, _Standing):
     gateway: NodeNumber
 
 
+class SettingsChange(Model):
+    """A key that would be changed, as `class.bulk.weight`; a value that is missing is not set."""
+
+    key: str
+    before: Any = None
+    after: Any = None
+
+
+class SettingsPreview(Model):
+    """What a document would change of what is set now."""
+
+    # Of what is set now; missing: nothing is.
+    version: int | None = None
+    changes: list[SettingsChange]
+
+
 class SettingsList(Model):
     """A page of terminals' settings."""
 

@@ -29,6 +29,7 @@ from underpass_control.http.models import MOST_NODE, Page
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
+from underpass_control.rollouts.documents import NOTHING, differences
 from underpass_control.storage import models as tables
 from underpass_control.storage import registry, settings
 from underpass_control.storage.changes import Changes
@@ -79,6 +80,18 @@ class NodeSettings:
                 answers=models.Settings,
             ),
             Endpoint(
+                "POST",
+                path + "/preview",
+                "What a document would change of what is set of a terminal; nothing is changed",
+                self._preview,
+                OPERATORS,
+                tenancy=Tenancy.VEHICLE,
+                recorded=False,
+                body=models.SettingsBody,
+                most=MIDDLE,
+                answers=models.SettingsPreview,
+            ),
+            Endpoint(
                 "GET",
                 of_gateway,
                 "What is set of a gateway itself from afar, and what has become of it",
@@ -97,6 +110,17 @@ class NodeSettings:
                 body=models.GatewaySettingsBody,
                 most=MIDDLE,
                 answers=models.GatewaySettings,
+            ),
+            Endpoint(
+                "POST",
+                of_gateway + "/preview",
+                "What a document would change of what is set of a gateway; nothing is changed",
+                self._preview_of_gateway,
+                OPERATORS,
+                recorded=False,
+                body=models.GatewaySettingsBody,
+                most=MIDDLE,
+                answers=models.SettingsPreview,
             ),
         ]
 
@@ -125,6 +149,24 @@ class NodeSettings:
         except IntegrityError as error:
             raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}") from error
 
+    async def _preview(self, call: Call) -> Answer:
+        terminal = call.path_number("terminal")
+        document = call.body(models.SettingsBody).document()
+        _check_size(terminal, document)
+        async with self._database.reading() as connection:
+            if await registry.get(connection, tables.Terminal, terminal) is None:
+                raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
+            row = await settings.get(connection, terminal)
+        return _previewed(row, document)
+
+    async def _preview_of_gateway(self, call: Call) -> Answer:
+        gateway = call.path_number("gateway")
+        document = call.body(models.GatewaySettingsBody).document()
+        _check_size(gateway, document)
+        async with self._database.reading() as connection:
+            row = await settings.get(connection, gateway, table=tables.GatewaySettings)
+        return _previewed(row, document)
+
     async def _get_of_gateway(self, call: Call) -> Answer:
         gateway = call.path_number("gateway")
         async with self._database.reading() as connection:
@@ -144,9 +186,7 @@ class NodeSettings:
     async def _set(
         self, call: Call, node: int, document: dict[str, Any], table: settings.Table
     ) -> Row[Any]:
-        if not settings.fits(node, document):
-            detail = f"settings may have {settings.MOST_BYTES} bytes"
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+        _check_size(node, document)
         of_gateway = table is tables.GatewaySettings
         now_ms = self._database.clock.now_ms()
         async with self._changes.transaction() as (connection, publish):
@@ -164,6 +204,26 @@ class NodeSettings:
             target = f"/v1/{'gateways' if of_gateway else 'terminals'}/{node}/settings"
             await call.record(connection, Changed("set", target, tenant, was, document))
         return row
+
+
+def _check_size(node: int, document: dict[str, Any]) -> None:
+    if not settings.fits(node, document):
+        detail = f"settings may have {settings.MOST_BYTES} bytes"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+
+
+def _previewed(row: Row[Any] | None, document: dict[str, Any]) -> Answer:
+    """Return what a document would change; its ETag is of what is set now."""
+    changes = differences(NOTHING if row is None else row.document, document)
+    preview = models.SettingsPreview(
+        version=None if row is None else row.version,
+        changes=[
+            models.SettingsChange(key=one.key, before=one.before, after=one.after)
+            for one in changes
+        ],
+    )
+    headers = {} if row is None else {"ETag": etag(row.version)}
+    return Answer(preview, HTTPStatus.OK, headers)
 
 
 def _shown(row: Row[Any]) -> models.Settings:

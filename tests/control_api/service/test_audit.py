@@ -167,6 +167,8 @@ def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
         ("POST", "/v1/gateways/{gateway}/streams"),
         ("POST", "/v1/gateways/{gateway}/streams/refused"),
         ("POST", "/v1/terminals.csv/preview"),
+        ("POST", "/v1/terminals/{terminal}/settings/preview"),
+        ("POST", "/v1/gateways/{gateway}/settings/preview"),
     }
     # It changes nothing, but shows clients' destinations: tested in test_streams.py.
     shown = {("GET", "/v1/terminals/{terminal}/streams")}

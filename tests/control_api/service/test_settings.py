@@ -92,6 +92,52 @@ async def test_whoever_has_not_seen_the_last_change_is_told(api: Api) -> None:
     assert (await api.ask("PUT", _PATH, _BODY, headers=seen)).status == 412
 
 
+async def test_a_preview_names_each_key_with_its_values_and_changes_nothing(api: Api) -> None:
+    preview = _PATH + "/preview"
+    first = await api.ask("POST", preview, {"classes": [{"name": "bulk", "weight": 5}]})
+    assert first.json == {"changes": [{"key": "class.bulk.weight", "after": 5}]}
+    assert (await api.ask("GET", _PATH)).status == 404
+    _, made = await _put(api, _BODY)
+    body = {
+        "classes": [
+            {"name": "normal", "weight": 2},
+            {**_BODY["classes"][0], "migrate": {"after_s": 4.0}},
+        ]
+    }
+    seen = await api.ask("POST", preview, body)
+    assert seen.json == {
+        "version": made["version"],
+        "changes": [
+            {"key": "class.bulk.migrate.after_s", "before": 3.0, "after": 4.0},
+            {"key": "class.normal.weight", "after": 2},
+            {"key": "path.satellite.on_demand.idle_s", "before": 30.0},
+        ],
+    }
+    assert (await _shown(api))["version"] == made["version"]
+    same = await api.ask("POST", preview, _BODY)
+    assert same.json["changes"] == []
+    shown = {"If-Match": seen.headers["ETag"]}
+    assert (await api.ask("PUT", _PATH, body, headers=shown)).status == 200
+    # What has been previewed is no longer all that it would change.
+    assert (await api.ask("PUT", _PATH, body, headers=shown)).status == 412
+    assert (await api.ask("POST", "/v1/terminals/99/settings/preview", {})).status == 404
+    assert (await api.ask("POST", preview, body, caller="viewer")).status == 403
+
+
+async def test_a_preview_of_a_gateway_names_terminals_and_their_paths(api: Api) -> None:
+    assert (await api.ask("PUT", _OF_HUB, _HUB_BODY)).status == 200
+    body = {
+        **_HUB_BODY,
+        "terminals": [{"node": FIRST, "path": [{"listener": "lte", "direction": "both"}]}],
+    }
+    seen = (await api.ask("POST", _OF_HUB + "/preview", body)).json
+    path = f"terminal.{FIRST}.path.lte.direction"
+    assert seen["changes"] == [
+        {"key": path, "before": "receive", "after": "both"},
+        {"key": f"terminal.{FIRST}.weight", "before": 3},
+    ]
+
+
 async def test_of_two_who_have_seen_the_same_one_is_told(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,12 @@ def test_settings_of_a_terminal_and_of_a_gateway_are_set_and_shown(
         shown = json.loads(shell("settings", "show", option, node, "--json"))
         assert shown["classes"] == [{"name": "bulk", "weight": 5}]
         assert "waiting" in shell("settings", "show", option, node)
+        change.write_text('{"classes": [{"name": "bulk", "weight": 7}]}')
+        previewed = json.loads(shell("settings", "preview", str(change), option, node, "--json"))
+        expected = {"key": "class.bulk.weight", "before": 5, "after": 7}
+        assert previewed["changes"] == [expected]
+        assert "class.bulk.weight" in shell("settings", "preview", str(change), option, node)
+        change.write_text('{"classes": [{"name": "bulk", "weight": 5}]}')
     assert "name a --terminal" in shell("settings", "show", status=1)
 
 
