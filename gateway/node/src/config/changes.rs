@@ -372,6 +372,21 @@ mod tests {
             ("", "api.listen = '127.0.0.1:1'", false),
             ("listener = [{ name = 'a' }]", "listener = []", false),
             (
+                "listener = [{ name = 'a' }]",
+                "listener = [{ name = 'a', max_pending = 512 }]",
+                false,
+            ),
+            (
+                "edge.listener = [{ name = 'a' }]",
+                "edge.listener = [{ name = 'a', max_connections = 512 }]",
+                true,
+            ),
+            (
+                "edge.listener = [{ name = 'a' }]",
+                "edge.listener = [{ name = 'a', answer = 'after-dial' }]",
+                true,
+            ),
+            (
                 "class = [{ name = 'a', weight = 1 }]",
                 "class = [{ name = 'a', weight = 2 }]",
                 true,
