@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import delete, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.http import alert_models
 from underpass_control.http import alerts as endpoints
 from underpass_control.roles import Role
 from underpass_control.storage import registry
-from underpass_control.storage.models import Beam
+from underpass_control.storage.models import Beam, LedgerLot
 
-from tests.control_api.service.api import FIRST, Api, now_ms
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_alerts import looked, quiet, rule, silent_since
 from tests.control_api.service.two_tenants import NORTH, settle
 
@@ -178,6 +179,33 @@ def test_a_shorter_time_for_the_same_condition_counts_from_when_it_began(quiet: 
     assert looked(quiet) == []
     assert quiet.call("PUT", path_of(made), body_of(made, for_s=0.001)).status == 200
     assert len(looked(quiet)) == 1
+
+
+def test_a_debt_that_grows_shrinks_and_is_repaid_is_one_alert(quiet: Api) -> None:
+    """The forward link of the beam carries 80 Mbit in the rule's ten seconds."""
+
+    async def owe(bits: int) -> None:
+        lot = {"beam_id": "ku-1", "link": "forward", "since_ms": now_ms()}
+        sides = [(FIRST, -bits), (SECOND, bits)]
+        async with quiet.database.transaction() as connection:
+            await connection.execute(delete(LedgerLot))
+            values = [{**lot, "terminal": node, "bits": owed} for node, owed in sides]
+            await connection.execute(insert(LedgerLot), values)
+
+    rule(quiet, "debt", 10)
+    seen = set()
+    for bits in (80_000_001, 95_000_000, 85_000_000):
+        quiet.run(owe(bits))
+        (one,) = looked(quiet)
+        assert (one["terminal"], one["link"]) == (FIRST, "forward")
+        seen.add(one["id"])
+    assert len(seen) == 1
+    for bits in (80_000_000, 1, 0):
+        quiet.run(owe(bits))
+        assert looked(quiet) == []
+    (over,) = quiet.get("/v1/alerts").json["alerts"]
+    assert {over["id"]} == seen
+    assert "resolved" in over
 
 
 def test_a_tenant_changes_no_rule(quiet: Api) -> None:
