@@ -56,10 +56,13 @@ fn hear_all(node: &mut Node) {
     }
 }
 
-/// The sessions of the class that carries data, in these offers.
-fn of_bulk(offers: &[Offered]) -> Vec<u64> {
+/// The hops by which these offers carry data: a bundle may go by another class's session.
+fn by_hop(offers: &[Offered]) -> Vec<HopId> {
     let sessions = offers.iter().map(|(session, _)| session.0);
-    sessions.filter(|session| session % 100 == 2).collect()
+    let of_data = sessions.filter(|session| session % 100 > 0);
+    of_data
+        .map(|session| HopId((session / 100 - 1) % 3))
+        .collect()
 }
 
 /// A terminal that has sent a bundle by the near hop, and its hub, which has then told it that
@@ -67,7 +70,7 @@ fn of_bulk(offers: &[Offered]) -> Vec<u64> {
 fn said_to_be_unheard() -> (Node, Node) {
     let (mut terminal, mut hub) = three_paths(true);
     terminal.send(1, BULK, 5_000);
-    assert_eq!(of_bulk(&terminal.offers()), [102]);
+    assert_eq!(by_hop(&terminal.offers()), [NEAR]);
     hub.engine.misses(hub.now, NEAR, 150 * MS);
     let words = hub.offers();
     assert_eq!(words.len(), 1);
@@ -77,8 +80,8 @@ fn said_to_be_unheard() -> (Node, Node) {
     (terminal, hub)
 }
 
-/// The sessions that a new bundle goes by, after the hub was heard on all hops for this time.
-fn goes_behind_beacons(terminal: &mut Node, time: Duration) -> Vec<u64> {
+/// The hops that a new bundle goes by, after the hub was heard on all hops for this time.
+fn goes_behind_beacons(terminal: &mut Node, time: Duration) -> Vec<HopId> {
     let end = terminal.now + time;
     while terminal.now < end {
         terminal.pass(terminal.now + 20 * MS);
@@ -89,15 +92,15 @@ fn goes_behind_beacons(terminal: &mut Node, time: Duration) -> Vec<u64> {
         terminal.ready(SessionId(session));
     }
     terminal.send(1, BULK, 5_000);
-    of_bulk(&terminal.offers())
+    by_hop(&terminal.offers())
 }
 
 #[test]
 fn a_word_names_the_hop_by_which_nothing_comes() {
     let (mut terminal, _hub) = said_to_be_unheard();
-    assert_eq!(of_bulk(&terminal.offers()), [302], "a copy");
+    assert_eq!(by_hop(&terminal.offers()), [THIRD], "a copy");
     // Neither is the third hop in doubt, nor does hearing the hub end the doubt.
-    assert_eq!(goes_behind_beacons(&mut terminal, 100 * MS), [302]);
+    assert_eq!(goes_behind_beacons(&mut terminal, 100 * MS), [THIRD]);
     assert_eq!(terminal.changes, []);
 }
 
@@ -113,7 +116,7 @@ fn a_word_that_is_taken_back_counts_no_more_there() {
     for word in words {
         hub.carry(word, &mut terminal);
     }
-    assert_eq!(goes_behind_beacons(&mut terminal, 100 * MS), [102]);
+    assert_eq!(goes_behind_beacons(&mut terminal, 100 * MS), [NEAR]);
 }
 
 #[test]
@@ -125,7 +128,7 @@ fn a_hop_that_has_no_name_at_the_neighbour_is_not_reported() {
 
 #[test]
 fn an_acknowledgement_shows_that_the_neighbour_hears_though_its_session_resumes_nothing() {
-    for (acknowledges, goes_by) in [(true, 402), (false, 302)] {
+    for (acknowledges, goes_by) in [(true, NEAR), (false, THIRD)] {
         let (mut terminal, mut hub) = three_paths(true);
         let now = terminal.now;
         terminal.engine.session_down(now, SessionId(102));
@@ -135,7 +138,7 @@ fn an_acknowledgement_shows_that_the_neighbour_hears_though_its_session_resumes_
         });
         terminal.send(1, BULK, 5_000);
         let sent = terminal.offers();
-        assert_eq!(of_bulk(&sent), [402]);
+        assert_eq!(by_hop(&sent), [NEAR]);
         hub.engine.misses(hub.now, NEAR, 150 * MS);
         for word in hub.offers() {
             hub.carry(word, &mut terminal);
