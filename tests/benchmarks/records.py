@@ -76,6 +76,11 @@ def quantile(values: Sequence[float], part: float) -> float:
     return low + (high - low) * (place - math.floor(place))
 
 
+def part_of(value: float, reference: float) -> float:
+    """Return `value / reference`, or 0 if that is 0: what moved nothing has failed, and counts."""
+    return value / reference if reference else 0.0
+
+
 @dataclass
 class Result:
     """One experiment's result: records, curves for its plots, and how it was run."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tests.benchmarks.bench import OURS
@@ -41,3 +43,14 @@ def test_a_class_that_is_as_if_alone_takes_what_it_takes_alone(seed: int) -> Non
     assert medians["offload.gold"] == pytest.approx(100)
     assert medians["offload.silver"] == pytest.approx(100)
     assert medians["offload.broken"] == 0
+
+
+def test_a_move_just_before_the_load_falls_leaves_no_figure_without_pages() -> None:
+    result = Result("offload")
+    gold_alone = _first_come_first_served("underpass-gold-alone", 1)
+    silver_alone = _first_come_first_served("underpass-satellite", 1)
+    late = dataclasses.replace(
+        _first_come_first_served(OURS, 1), moves=[(39.5, "satellite"), (45.0, "terrestrial")]
+    )
+    add_records(result, OURS, [late], [(gold_alone, silver_alone)])
+    assert {made.id for made in result.records} >= {"offload.gold", "offload.silver"}

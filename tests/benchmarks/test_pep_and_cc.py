@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.experiments.pep_and_cc import Course
+from tests.benchmarks.experiments.pep_and_cc import Course, course_of
 
 _FULL_STEP = 1_689_333  # A tenth of a second of payload at 140 Mbit/s.
 
@@ -31,3 +31,12 @@ def test_steady_state_leaves_start_up_out() -> None:
 
 def test_a_download_that_was_ended_has_no_last_byte() -> None:
     assert Course([1] * 10, complete=False).last_byte_s is None
+
+
+def test_a_download_that_brought_nothing_within_its_time_counts_with_that_time() -> None:
+    course = course_of({"error": "interrupted"}, 12.0, complete=False)
+    assert (course.total, course.last_byte_s) == (0, None)
+    assert course.time_to_90_s() == course.seconds == pytest.approx(12.0)
+    assert course.steady_bps() == 0
+    with pytest.raises(RuntimeError, match="refused"):
+        course_of({"error": "refused"}, 12.0, complete=True)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks.experiments import EXPERIMENTS
 from tests.benchmarks.figures import FIGURES
-from tests.benchmarks.records import Result, load, quantile, record
+from tests.benchmarks.records import Result, load, part_of, quantile, record
 
 
 def test_p90_is_on_the_worse_side_whichever_way_is_better() -> None:
@@ -42,6 +42,11 @@ def test_a_target_is_met_by_median_and_p90(
 def test_quantiles_interpolate() -> None:
     assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.5
     assert quantile([7.0], 0.9) == 7.0
+
+
+def test_a_part_of_nothing_is_a_failed_run() -> None:
+    assert part_of(3.0, 4.0) == 0.75
+    assert part_of(3.0, 0.0) == 0.0
 
 
 def test_a_saved_result_reads_back_the_same(tmp_path: Path) -> None:

@@ -170,8 +170,11 @@ def _broken_off_upload(
     query = f"&name={name}&arrivals=1"
     transfer = access.upload(_ENDLESS, seed, deadline_s + _BETWEEN_S, query=query)
     breaking.join()
-    [receipt] = json.loads(ask(f"/receipts/{name}"))
-    transfer.curve = [(at - began, count) for at, count in receipt["arrivals"]]
+    # An upload that never came to the origin has no receipt.
+    receipts = json.loads(ask(f"/receipts/{name}"))
+    transfer.curve = [
+        (at - began, count) for receipt in receipts for at, count in receipt["arrivals"]
+    ]
     return transfer
 
 
@@ -196,7 +199,8 @@ def _drive(
         for (subject, _, label), transfers in zip(variants, done, strict=True):
             for transfer in transfers:
                 if transfer.error and not transfer.error.startswith("TimeoutError"):
-                    say(f"{subject.name}: {transfer.error} at {transfer.curve[-1][0]:.0f} s")
+                    at_s = transfer.curve[-1][0] if transfer.curve else 0.0
+                    say(f"{subject.name}: {transfer.error} at {at_s:.0f} s")
             goodputs = [
                 100 * (t.bytes - t.bytes_at(_LEAD_S)) * 8 / (clear_s * rate_bps * HEADERS_LEAVE)
                 for t in transfers

@@ -12,7 +12,7 @@ from http.client import HTTPException
 from itertools import pairwise
 
 from tests.benchmarks.bench import Settings, say
-from tests.benchmarks.records import Result, record
+from tests.benchmarks.records import Result, part_of, record
 from tests.benchmarks.subjects.underpass import TOLD_PAIR
 from tests.control_api import postgresql
 from tests.testbed import addresses
@@ -99,7 +99,7 @@ def _loss(which: str, seed: int) -> _Loss:
             missing=sum(_gaps(control, terminal_node(n), since_ms) for n in range(_TERMINALS)),
             plans_missed=2 - followed,
             caught_up_s=caught_up_s,
-            goodput_percent=100 * during / before,
+            goodput_percent=100 * part_of(during, before),
         )
 
 

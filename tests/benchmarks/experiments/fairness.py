@@ -8,7 +8,7 @@ from dama.formulas import jain_index
 from tests.benchmarks.bench import WIDE_WINDOWS, Bench, Series, Settings, say
 from tests.benchmarks.experiments.flows import run_flows, steady_bps
 from tests.benchmarks.experiments.goodput_rtt import WAN, satellite
-from tests.benchmarks.records import Result, record
+from tests.benchmarks.records import Result, part_of, record
 from tests.benchmarks.subjects import Access
 from tests.testbed import addresses, ports
 from tests.testbed.client.route import DIRECT
@@ -51,7 +51,7 @@ def run(settings: Settings) -> Result:
                     round(rate / 1e6, 3) for rate in six.rates_bps
                 ]
             jain = [float(jain_index(six.rates_bps)) for six in runs]
-            parts = [100 * sum(six.rates_bps[:_FLOWS]) / sum(six.rates_bps) for six in runs]
+            parts = [100 * part_of(sum(six.rates_bps[:_FLOWS]), sum(six.rates_bps)) for six in runs]
             result.records.append(record("fairness.jain", subject.name, jain))
             result.records.append(record("fairness.satellite-share", subject.name, parts))
             say(f"fairness  {subject.name}: Jain {jain[0]:.3f}, satellite {parts[0]:.0f} %")

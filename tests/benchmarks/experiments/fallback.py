@@ -38,8 +38,11 @@ def run(settings: Settings) -> Result:
                 }
         if OURS in runs and _BBR in runs:
             of = statistics.median(one.goodput_percent for one in runs[_BBR])
-            ratios = [one.goodput_percent / of for one in runs[OURS]]
-            result.records.append(record("fallback.to-bbr", OURS, ratios))
+            if of:
+                ratios = [one.goodput_percent / of for one in runs[OURS]]
+                result.records.append(record("fallback.to-bbr", OURS, ratios))
+            else:
+                result.notes["no ratio to bbr"] = "its median goodput is 0"
         result.notes |= on.notes()
         result.told |= on.told()
     return result

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tests.benchmarks.bench import Settings, say
-from tests.benchmarks.records import Result, record
+from tests.benchmarks.records import Result, part_of, record
 from tests.testbed import addresses
 from tests.testbed.loopback import Loopback
 from tests.testbed.node import terminal_node
@@ -79,7 +79,7 @@ def run(settings: Settings) -> Result:
 
 def summary(beside_bulk: Beside, beside: Mapping[str, Beside]) -> dict[str, float]:
     """Return the figures of one run: over all attacks, and of the attack that harms most."""
-    ratios = [each.goodput_bps / beside_bulk.goodput_bps for each in beside.values()]
+    ratios = [part_of(each.goodput_bps, beside_bulk.goodput_bps) for each in beside.values()]
     delays_ms = [each.p99_ms - beside_bulk.p99_ms for each in beside.values()]
     return {
         "hostile.goodput": statistics.fmean(ratios),

@@ -6,7 +6,7 @@ import statistics
 
 from tests.benchmarks.bench import WIDE_WINDOWS, Bench, Settings, say
 from tests.benchmarks.experiments.downloads import download_series, seconds
-from tests.benchmarks.records import Result, record
+from tests.benchmarks.records import Result, part_of, record
 from tests.testbed.profile import PROFILE_V
 from tests.testbed.topology import Testbed
 
@@ -45,7 +45,7 @@ def run(settings: Settings) -> Result:
                 if case == "none":
                     without_bps[subject.name] = statistics.median(goodputs)
                     continue
-                parts = [100 * one / without_bps[subject.name] for one in goodputs]
+                parts = [100 * part_of(one, without_bps[subject.name]) for one in goodputs]
                 cut = [one.bytes for one in transfers if not one.complete]
                 made = record(f"jitter.{case}", subject.name, parts, censored_bytes=cut)
                 say(f"{made.id}  {subject.name}: {made.median:.4g} %")

@@ -34,6 +34,8 @@ _GOLD_LATER_BPS, _SILVER_LATER_BPS = 2_000_000, 1_000_000
 _SILVER_FROM_S, _FALLS_S, _ENDS_S = 12.0, 40.0, 65.0
 _PATIENCE_S = 40.0
 _SETTLED_S = 2.0
+# After a later move there would be few pages, or none, until the load falls.
+_MOVED_BY_S = 30.0
 _POLLS_EACH_S = 0.25
 _STAYS = "underpass-terrestrial"
 # Each class alone on its proper path, as a reference: the same pages at the same times.
@@ -62,8 +64,11 @@ class Run:
 
     @property
     def settled_s(self) -> float:
-        """Return from when on times count: shortly after Silver's move, or else its beginning."""
-        moved = [at for at, path in self.moves if path == "satellite"]
+        """Return from when on times count: shortly after Silver's move, or else its beginning.
+
+        A move that comes too late is none.
+        """
+        moved = [at for at, path in self.moves if path == "satellite" and at < _MOVED_BY_S]
         return (moved[0] if moved else _SILVER_FROM_S) + _SETTLED_S
 
 

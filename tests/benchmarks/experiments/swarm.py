@@ -49,7 +49,7 @@ def run_active(settings: Settings) -> Result:
         measure_active,
         {
             "swarm-active.use": lambda run: 100 * run["goodput_bps"] / _BEAM_BPS,
-            "swarm-active.cpu": lambda run: 1e8 * run["hub_cpu_s"] / run["delivered_bytes"],
+            "swarm-active.cpu": lambda run: 1e8 * run["hub_cpu_s"] / max(1, run["delivered_bytes"]),
             "swarm-active.jain": lambda run: run["jain"],
             "swarm-active.broken": lambda run: run["broken"],
         },

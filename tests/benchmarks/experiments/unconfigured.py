@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.benchmarks import subjects
 from tests.benchmarks.bench import (
@@ -14,9 +14,10 @@ from tests.benchmarks.bench import (
     say,
     spread,
 )
-from tests.benchmarks.records import Result, record
+from tests.benchmarks.records import Result, part_of, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.benchmarks.subjects.underpass import Underpass
+from tests.testbed.client.transfer import Transfer
 from tests.testbed.profile import PROFILE_G
 from tests.testbed.topology import Testbed
 
@@ -27,21 +28,22 @@ _RUNS = 5
 
 @dataclass
 class _Starts:
-    """By start and size: the goodputs, bit/s, and the bytes of incomplete downloads."""
+    """By start and size: the downloads in their order, with their times to the end, s."""
 
-    goodputs_bps: dict[tuple[str, str], list[float]]
-    censored: dict[tuple[str, str], list[int]]
+    downloads: dict[tuple[str, str], list[tuple[Transfer, float]]] = field(default_factory=dict)
 
     def measure(self, start: str, on: Bench, access: Access, seed: int) -> None:
         """Download the smaller object, then the larger one, each on a quiet hop."""
         for size, count in _SIZES.items():
             done = access.download(count, seed, _DEADLINE_S)
             took_s = _DEADLINE_S if done.last_byte_s is None else done.last_byte_s
-            self.goodputs_bps.setdefault((start, size), []).append(8 * done.bytes / took_s)
-            if not done.complete:
-                self.censored.setdefault((start, size), []).append(done.bytes)
+            self.downloads.setdefault((start, size), []).append((done, took_s))
             say(f"unconfigured  {start}, {size}: {done.bytes / 1e6:.1f} MB in {took_s:.2f} s")
             on.drain()
+
+    def goodputs_bps(self, start: str, size: str) -> list[float]:
+        """Return the goodput of each download; of an incomplete one by its bytes until the end."""
+        return [8 * done.bytes / took_s for done, took_s in self.downloads.get((start, size), [])]
 
 
 def run(settings: Settings) -> Result:
@@ -52,7 +54,7 @@ def run(settings: Settings) -> Result:
     result = Result("unconfigured")
     wanted = {name: settings.runs_of(name, _RUNS) for name in settings.subjects}
     rounds = max(wanted.values(), default=0)
-    starts = {name: _Starts({}, {}) for name in wanted}
+    starts = {name: _Starts() for name in wanted}
     for number in range(rounds):
         seed = settings.seed + number
         for name, of in starts.items():
@@ -101,17 +103,18 @@ def _dict(note: object) -> dict[str, object]:
 def _report(result: Result, name: str, starts: _Starts) -> None:
     rate_bps = PROFILE_G.forward.rate_bps
     assert rate_bps is not None
-    for (start, size), goodputs in starts.goodputs_bps.items():
-        cut = starts.censored.get((start, size), [])
+    for (start, size), downloads in starts.downloads.items():
+        goodputs = starts.goodputs_bps(start, size)
         values = (
-            [8 * _SIZES[size] / one for one in goodputs]
+            [took_s for _, took_s in downloads]
             if size == "8mb"
             else [100 * one / (rate_bps * HEADERS_LEAVE) for one in goodputs]
         )
+        cut = [done.bytes for done, _ in downloads if not done.complete]
         made = record(f"unconfigured.{start}.{size}", name, values, censored_bytes=cut)
         say(f"{made.id}  {name}: {made.median:.4g} {made.unit}")
         result.records.append(made)
-        told = starts.goodputs_bps.get(("told", size))
+        told = starts.goodputs_bps("told", size)
         if start == "second" and told:
-            parts = [100 * one / other for one, other in zip(goodputs, told, strict=False)]
+            parts = [100 * part_of(one, other) for one, other in zip(goodputs, told, strict=False)]
             result.records.append(record(f"unconfigured.second-to-told.{size}", name, parts))

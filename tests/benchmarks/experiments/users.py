@@ -60,8 +60,13 @@ class UsersRun:
     last_byte_s: float | None = RUN_S
 
     def times(self) -> list[float]:
-        """Return the times of the contents that count."""
-        return [each.took_s for each in self.contents if each.began_s >= SETTLED_S]
+        """Return the times of the contents that count.
+
+        If none began in the time that counts, these are the ones that lasted into it.
+        """
+        began = [each.took_s for each in self.contents if each.began_s >= SETTLED_S]
+        lasted = [each.took_s for each in self.contents if each.began_s + each.took_s > SETTLED_S]
+        return began or lasted
 
     def broken(self) -> int:
         """Return how many contents never came."""
