@@ -2,11 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.experiments.unequal import LTE_AND_GEO, Pair, hop, pairs, usable_bps
+from tests.benchmarks.experiments.unequal import (
+    LTE_AND_GEO,
+    Pair,
+    hop,
+    mirrored_pairs,
+    pairs,
+    usable_bps,
+)
 
 
 def test_the_ideal_time_carries_the_size_and_no_more() -> None:
-    for pair in (LTE_AND_GEO, *pairs()):
+    for pair in (LTE_AND_GEO, *pairs(), *mirrored_pairs()):
         for size in (10_000, 1_000_000, 200_000_000):
             at = pair.ideal_s(size)
             carried = sum(
@@ -26,3 +33,12 @@ def test_there_are_sixteen_pairs_and_no_two_are_alike() -> None:
     ]
     assert len(found) == len(set(found)) == 16
     assert {loss for _, _, loss in found} == {0.0, 0.005, 0.01, 0.02}
+
+
+def test_mirrored_pairs_have_their_better_path_far_away() -> None:
+    found = list(mirrored_pairs())
+    assert len(found) == 9
+    for pair in found:
+        assert pair.better == "satellite"
+        assert pair.near.rtt_ms < pair.far.rtt_ms
+        assert pair.near.forward.loss == 0

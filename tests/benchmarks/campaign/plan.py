@@ -105,7 +105,7 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     "paths": (
         *("coded-1mb", "coded-8mb", "coded-200mb", "quic", "quic-blockages", "bonding", "outage"),
         *("black-hole", "offload", "minfct", "minfct-tls", "unequal", "one-way"),
-        "on-demand-path",
+        *("unequal-mirrored", "on-demand-path"),
     ),
     "beam": (
         *("allocation", "fairness", "goodput-rtt", "planner", "report-to-plan", "control-loss"),
@@ -191,6 +191,8 @@ CAMPAIGN = (
     Entry("minfct-tls", 320.0, share=_V),
     # LTE and GEO; and once 16 pairs of hops, each on a test bed of its own.
     Entry("unequal", 72.0, fixed_s=1050.0, share=0.4),
+    # Nine pairs.
+    Entry("unequal-mirrored", 0.0, fixed_s=600.0, between_s=0.0, share=0.4),
     Entry("sky", 9.0, fixed_s=30.0, between_s=0.0, share=0.5),
     # Over TCPCL, over QUIC, pinned, and over MPTCP.
     Entry("outage", 50.0, ours_times=5, share=_V),

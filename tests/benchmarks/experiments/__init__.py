@@ -128,6 +128,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "minfct": minfct.run_minfct,
     "minfct-tls": minfct.run_minfct_tls,
     "unequal": unequal.run,
+    "unequal-mirrored": unequal.run_mirrored,
     "survival": survival.run,
     "soak": soak.run,
     "disk-throughput": durability.run_throughput,

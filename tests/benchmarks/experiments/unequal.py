@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.benchmarks.bench import HEADERS_LEAVE, OURS, WIDE_WINDOWS, Bench, Series, Settings, say
 from tests.benchmarks.experiments.downloads import seconds, typical_curve
-from tests.benchmarks.records import Result, record
+from tests.benchmarks.records import Record, Result, part_of, record
 from tests.benchmarks.subjects import Access
 from tests.benchmarks.subjects.underpass import Underpass
 from tests.testbed.client.transfer import Transfer
@@ -22,7 +22,8 @@ _NAMED_BYTES, _PAIRS_BYTES = 200 * _MB, 100 * _MB
 # Traffic before the first run, by which the nodes measure both paths.
 _WARMING_BYTES = 20 * _MB
 _BOTH: tuple[PathName, ...] = ("satellite", "terrestrial")
-# 16 pairs: by how much one path is faster, and nearer; the far one has a loss.
+# 16 pairs: by how much the near path is faster, and nearer; the far one has a loss. Mirrored, the
+# far path is the faster one.
 _RATIOS = (1, 4, 10, 20)
 _LOSSES = (0.0, 0.005, 0.01, 0.02)
 _FAST_BPS, _NEAR_RTT_MS = 40_000_000, 40.0
@@ -70,6 +71,36 @@ def hop(name: str, rate_bps: int, rtt_ms: float, loss: float = 0.0) -> Profile:
 LTE_AND_GEO = Pair(near=hop("lte", 40_000_000, 70.0), far=hop("geo", 20_000_000, 640.0, loss=0.005))
 
 
+@dataclass(frozen=True)
+class Download:
+    """What came of a download, bytes, and until when, s: its last byte, or its deadline."""
+
+    bytes: int
+    took_s: float
+    complete: bool
+
+    @property
+    def rate_bps(self) -> float:
+        """Return its goodput, bit/s."""
+        return 8 * self.bytes / self.took_s
+
+
+def mirrored_pairs() -> Iterator[Pair]:
+    """Make the pairs whose far path is the faster one; between paths that are alike there is none.
+
+    Each has the rates, delays and loss of one of the 16, with the rates changed over.
+    """
+    for pair in pairs():
+        near, far = pair.near.forward.rate_bps, pair.far.forward.rate_bps
+        assert near is not None
+        assert far is not None
+        if near != far and pair.near.rtt_ms != pair.far.rtt_ms:
+            yield Pair(
+                near=hop("near", far, pair.near.rtt_ms),
+                far=hop("far", near, pair.far.rtt_ms, loss=pair.far.forward.loss),
+            )
+
+
 def pairs() -> Iterator[Pair]:
     """Make the 16 pairs."""
     for place, (rate, delay) in enumerate(itertools.product(_RATIOS, _RATIOS)):
@@ -83,38 +114,61 @@ def pairs() -> Iterator[Pair]:
 def run(settings: Settings) -> Result:
     """Download over LTE and GEO, and over 16 pairs: over both paths, and over the better one."""
     result = Result("unequal")
-    # No idle time: it would undo what the downloads before the first run have measured.
-    settings = dataclasses.replace(settings, idle_s=0.0, peer_runs=None)
+    settings = _without_peers(settings)
     bonded, alone = _downloads(settings, result, LTE_AND_GEO, _NAMED_BYTES, "LTE and GEO")
     ideal_s = LTE_AND_GEO.ideal_s(_NAMED_BYTES)
     result.records += [
-        record("unequal.rate", OURS, [8 * _NAMED_BYTES / took / 1e6 for took in bonded]),
-        record("unequal.lte-geo", OURS, [100 * took / ideal_s for took in bonded]),
-        record("unequal.lte-geo-alone", OURS, _of_single_percent(bonded, alone)),
+        _record("unequal.rate", [one.rate_bps / 1e6 for one in bonded], bonded),
+        _record("unequal.lte-geo", [100 * one.took_s / ideal_s for one in bonded], bonded),
+        _record("unequal.lte-geo-alone", _of_single_percent(bonded, alone), bonded),
     ]
+    _measure_pairs(settings, result, pairs())
+    return result
+
+
+def run_mirrored(settings: Settings) -> Result:
+    """Download over the pairs whose far path is the faster one."""
+    result = Result("unequal-mirrored")
+    _measure_pairs(_without_peers(settings), result, mirrored_pairs())
+    return result
+
+
+def _without_peers(settings: Settings) -> Settings:
+    # No idle time: it would undo what the downloads before the first run have measured.
+    return dataclasses.replace(settings, idle_s=0.0, peer_runs=None)
+
+
+def _measure_pairs(settings: Settings, result: Result, every: Iterable[Pair]) -> None:
+    """Download once over each pair, and add the two figures of them all."""
     of_ideal, of_single = [], []
+    done: list[Download] = []
     settings = dataclasses.replace(settings, runs=1)
-    for number, pair in enumerate(pairs(), 1):
+    for number, pair in enumerate(every, 1):
         bonded, alone = _downloads(settings, result, pair, _PAIRS_BYTES, f"pair {number}")
         ideal_s = pair.ideal_s(_PAIRS_BYTES)
-        of_ideal += [100 * took / ideal_s for took in bonded]
+        of_ideal += [100 * one.took_s / ideal_s for one in bonded]
         of_single += _of_single_percent(bonded, alone)
-        far = pair.far
+        done += bonded
+        near, far = pair.near, pair.far
         result.notes[f"pair {number}"] = (
             f"{far.forward.rate_bps} bit/s, {far.rtt_ms:.0f} ms, {100 * far.forward.loss:g} % lost "
-            f"beside {_FAST_BPS} bit/s, {_NEAR_RTT_MS:.0f} ms: {of_ideal[-1]:.1f} % of the ideal "
-            f"time, {of_single[-1]:.0f} % of the better path's rate"
+            f"beside {near.forward.rate_bps} bit/s, {near.rtt_ms:.0f} ms: {of_ideal[-1]:.1f} % of "
+            f"the ideal time, {of_single[-1]:.0f} % of the better path's rate"
         )
-        say(f"unequal  {number}: {result.notes[f'pair {number}']}")
-    result.records.append(record("unequal.pairs", OURS, of_ideal))
-    result.records.append(record("unequal.pairs-alone", OURS, of_single))
-    return result
+        say(f"{result.experiment}  {number}: {result.notes[f'pair {number}']}")
+    result.records.append(_record(f"{result.experiment}.pairs", of_ideal, done))
+    result.records.append(_record(f"{result.experiment}.pairs-alone", of_single, done))
+
+
+def _record(figure: str, values: list[float], bonded: list[Download]) -> Record:
+    cut = [one.bytes for one in bonded if not one.complete]
+    return record(figure, OURS, values, censored_bytes=cut)
 
 
 def _downloads(
     settings: Settings, result: Result, pair: Pair, size: int, what: str
-) -> tuple[list[float], list[float]]:
-    """Return download times over both paths, and over the better one."""
+) -> tuple[list[Download], list[Download]]:
+    """Return the downloads over both paths, and over the better one."""
     with Testbed(
         pair.far, terrestrial=pair.near, sysctls=WIDE_WINDOWS, seed=settings.seed
     ) as testbed:
@@ -135,9 +189,15 @@ def _downloads(
                 curves[subject.name] = typical_curve(transfers)
         result.notes |= {f"{what}, {key}": value for key, value in on.notes().items()}
         result.told |= on.told()
-        taken = [[seconds(on, transfer) for transfer in of] for of in (bonded, alone)]
-    return taken[0], taken[1]
+        done = [
+            [Download(one.bytes, seconds(on, one), one.complete) for one in of]
+            for of in (bonded, alone)
+        ]
+    return done[0], done[1]
 
 
-def _of_single_percent(bonded: list[float], alone: list[float]) -> list[float]:
-    return [100 * single / both for both, single in zip(bonded, alone, strict=True)]
+def _of_single_percent(bonded: list[Download], alone: list[Download]) -> list[float]:
+    return [
+        100 * part_of(both.rate_bps, single.rate_bps)
+        for both, single in zip(bonded, alone, strict=True)
+    ]
