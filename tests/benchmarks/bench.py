@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tests.benchmarks import subjects
 from tests.benchmarks.subjects import Access, Subject, Unavailable
-from tests.benchmarks.subjects.underpass import Underpass
+from tests.benchmarks.subjects.underpass import SecondStart, Underpass
 from tests.testbed.node import Told
 from tests.testbed.process import ProcessError
 from tests.testbed.profile import Profile
@@ -102,13 +102,16 @@ class Bench:
             self.add(subjects.subject(name))
 
     def start_untold(self, told: Told = "nothing", *, unprivileged: bool = False) -> None:
-        """Start the subjects of the settings; ours is told less than the hop's rates."""
+        """Start the subjects of the settings; ours is told less than the hop's rates.
+
+        Ours is added a second time, for its second start.
+        """
         for name in self.settings.subjects:
-            self.add(
-                Underpass(name, None, told=told, unprivileged=unprivileged)
-                if name == OURS
-                else subjects.subject(name)
-            )
+            if name == OURS:
+                self.add(Underpass(name, None, told=told, unprivileged=unprivileged))
+                self.add(SecondStart(told, unprivileged=unprivileged))
+            else:
+                self.add(subjects.subject(name))
 
     def add(self, subject: Subject) -> None:
         """Start one subject."""

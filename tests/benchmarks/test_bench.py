@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.benchmarks.bench import Bench, Series, Settings, spread
-from tests.benchmarks.subjects import Access, Subject
+from tests.benchmarks.subjects import Access, Subject, underpass
 from tests.testbed.profile import PERFECT, PROFILE_V
 
 
@@ -158,3 +158,40 @@ def test_a_hop_that_never_falls_quiet_is_told_of(monkeypatch: pytest.MonkeyPatch
 )
 def test_runs_are_spread_evenly(count: int, rounds: int, where: set[int]) -> None:
     assert spread(count, rounds) == where
+
+
+def test_ours_is_measured_on_its_second_start_beside_the_first() -> None:
+    class Noted(Bench):
+        def add(self, subject: Subject) -> None:
+            self.add_started(subject)
+
+    on = Noted(cast("Any", None), Settings(subjects=["underpass", "no-proxy-bbr"]))
+    on.start_untold("hints")
+    first, second, _ = on.subjects
+    assert [subject.name for subject in on.subjects] == [
+        "underpass",
+        "underpass-second",
+        "no-proxy-bbr",
+    ]
+    assert second.told.startswith(first.told)
+    assert second.told != first.told
+
+
+def test_a_second_start_has_measured_once_and_is_made_before_each_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    course: list[str] = []
+
+    def step(name: str) -> Callable[..., None]:
+        return lambda *_: course.append(name)
+
+    monkeypatch.setattr(underpass, "set_end_to_end", step("cubic"))
+    second = underpass.SecondStart("nothing")
+    second.pair = cast("Any", SimpleNamespace(stop=step("stop"), start_again=step("start")))
+    second._testbed = cast("Any", None)
+    moved = SimpleNamespace(download=step("down"), upload=step("up"))
+    monkeypatch.setattr(second, "access", lambda: moved)
+    second.before_run()
+    second.before_run()
+    restarted = ["stop", "start"]
+    assert course == ["cubic", "down", "up", *restarted, "cubic", *restarted]

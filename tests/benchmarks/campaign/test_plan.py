@@ -48,6 +48,12 @@ def test_short_runs_are_made_more_often(
     assert (entry.runs, entry.peer_runs) == (runs, peer_runs)
 
 
+def test_a_second_start_takes_its_time_in_the_plan() -> None:
+    without = Entry("one", 10.0, 10.0, ("underpass", "kcptun"))
+    both = Entry("one", 10.0, 10.0, ("underpass", "kcptun"), added=1)
+    assert both.expected_s > without.expected_s + both.peer_runs * both.ours_s
+
+
 def test_a_trial_has_fewer_runs_and_at_least_one() -> None:
     [entry] = chosen(["bulk-1gb"], 0.1)
     assert (entry.runs, entry.peer_runs) == (1, 1)

@@ -12,7 +12,7 @@ from tests.benchmarks.experiments.flows import run_flows, run_uploads, steady_bp
 from tests.benchmarks.experiments.loaded import each_quarter_second
 from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access, Subject
-from tests.benchmarks.subjects.underpass import Underpass
+from tests.benchmarks.subjects.underpass import SecondStart, Underpass
 from tests.testbed.node import Told
 from tests.testbed.profile import PROFILE_V
 from tests.testbed.topology import Testbed
@@ -47,7 +47,7 @@ class _Both:
 
 
 def run(settings: Settings) -> Result:
-    """Saturate both directions for a minute: all subjects, and ours again without hints."""
+    """Saturate both directions for a minute: all subjects, and ours again, told nothing."""
     result = Result("both-ways")
     labels: tuple[tuple[str, Told], ...] = (("told", "rates"), ("untold", "nothing"))
     for label, told in labels:
@@ -57,6 +57,7 @@ def run(settings: Settings) -> Result:
                 on.start(settings.subjects)
             elif OURS in settings.subjects:
                 on.add(Underpass(OURS, None, told=told))
+                on.add(SecondStart(told))
             series = [Series(subject, partial(_one, on, subject)) for subject in on.subjects]
             for subject, runs in zip(on.subjects, on.in_turn(series, 3), strict=True):
                 _report(result, label, subject, runs)

@@ -37,9 +37,12 @@ def run(settings: Settings) -> Result:
         drained_s = (rtt_s + _KNOWN_S) + min(_QUEUE_S, too_fast * (rtt_s + _KNOWN_S))
         load = Load(_SECONDS, drained_s if told_bps > real_bps else 10 * rtt_s)
         with Testbed(profile, sysctls=WIDE_WINDOWS, seed=settings.seed) as testbed:
-            # The buffer is a second at the true rate.
+            # The buffer is a second at the true rate, which holds between runs, too: a second start
+            # has measured it.
             limit_bytes = round(real_bps * _QUEUE_S / 8)
-            testbed.satlink.set_link(direction="forward", queue={"limit_bytes": limit_bytes})
+            testbed.satlink.set_link(
+                direction="forward", rate_bps=real_bps, queue={"limit_bytes": limit_bytes}
+            )
             on = Bench(testbed, settings)
             on.start_untold("hints")
             runs = loaded_series(on, constant(profile, real_bps), load)
