@@ -115,7 +115,7 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     ),
     "beam": (
         *("allocation", "fairness", "goodput-rtt", "planner", "report-to-plan", "control-loss"),
-        *("position-reports", "console"),
+        *("position-reports", "console", "shared-fade"),
     ),
     "road": (
         *("prediction", "road-ahead", "road-ahead-lending", "matching", "moving-vehicles", "sky"),
@@ -130,6 +130,8 @@ CAMPAIGN = (
     Entry("survival", 760.0, fixed_s=0.0, share=0.25),
     # Six at once on beams of 8 Mbit/s.
     Entry("allocation", 310.0, 310.0, (OURS, "single-box"), 12, 8, at_once=6, share=0.7),
+    # Downloads and uploads, each run on a test bed of its own.
+    Entry("shared-fade", 265.0, ours_times=2, fixed_s=0.0, share=_V),
     Entry("shards", 10.0, fixed_s=0.0, share=0.25),
     # Two downloads of 45 s and one of 11 s.
     Entry("black-hole", 34.0, ours_times=3, share=_V),

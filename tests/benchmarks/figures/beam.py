@@ -46,7 +46,32 @@ def _allocation() -> Iterator[Figure]:
                 )
 
 
+def _shared_fade() -> Iterator[Figure]:
+    """Yield the figures of eight terminals, two of which fade."""
+    for way, transfers in (("down", "downloads"), ("up", "uploads")):
+        yield Figure(
+            f"shared-fade.{way}.others",
+            "Eight terminals share 8 Mbit/s by the plan, two fade to a quarter of their share, "
+            f"{transfers}: goodput of the least of the other six, of its own before",
+            "%",
+            target=97.0,
+            more_is_better=True,
+        )
+        yield Figure(
+            f"shared-fade.{way}.faded",
+            "The same: goodput of the two, of what headers leave of their links",
+            "%",
+            more_is_better=True,
+        )
+        yield Figure(
+            f"shared-fade.{way}.planned",
+            "The same: from the fade until the plan has it for both",
+            "s",
+        )
+
+
 BEAM = [
+    *_shared_fade(),
     Figure(
         "planner.1000",
         "Planning a beam of 1,000 terminals with 100 overlapping blockages, one core",
