@@ -26,8 +26,8 @@ _IN_A_POST = 500
 # Vehicles on circles of this radius around the town's middle, at 20 m/s.
 _AROUND, _RADIUS_M, _SPEED_MPS = (7.44, 46.95), 15_000.0, 20.0
 _METRES_PER_DEGREE = 111_320.0
-_ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
-_ARGUMENTS += ["--enable-precise-memory-info"]
+# Chromium's arguments to draw WebGL in software.
+SOFTWARE_GL = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 # Headings are whole degrees, except for the last vehicle of each post: its heading is unique to
 # the post, 1/200° and so many hundredths.
 _NUMBERS = 36_000
@@ -96,7 +96,7 @@ async def watched(service: ControlService, database: Path) -> AsyncIterator[Watc
         browser = await playwright.chromium.launch(
             executable_path=shutil.which("chromium"),
             chromium_sandbox=os.geteuid() != 0,
-            args=_ARGUMENTS,
+            args=[*SOFTWARE_GL, "--enable-precise-memory-info"],
         )
         context = await browser.new_context(viewport={"width": 1280, "height": 800})
         page = await context.new_page()
@@ -156,7 +156,7 @@ class Reporter:
     async def _post(self, nodes: range) -> None:
         number = self._posts % _NUMBERS
         now_s = time.time()
-        positions = [_position(node, now_s) for node in nodes]
+        positions = [position_of(node, now_s) for node in nodes]
         positions[-1]["heading_deg"] = (2 * number + 1) / 200
         async with self.gateway.post("/v1/positions", json={"positions": positions}) as answer:
             answer.raise_for_status()
@@ -165,7 +165,7 @@ class Reporter:
         self.count += len(nodes)
 
 
-def _position(node: int, now_s: float) -> dict[str, object]:
+def position_of(node: int, now_s: float) -> dict[str, object]:
     """Return where a vehicle is on its circle."""
     radius_m = _RADIUS_M * math.sqrt(node / VEHICLES)
     angle = node * 2.399963 + now_s * _SPEED_MPS / radius_m

@@ -112,6 +112,13 @@ BEAM = [
     ),
     Figure("console.hop.bytes", "The same: what came until then, compressed", "kB", target=200.0),
     Figure(
+        "console.hop.table",
+        "The same, with a token in the address: until the table shows the links of 1,000 terminals",
+        "RTT",
+    ),
+    Figure("console.hop.map", "The same: until the map shows their vehicles", "RTT"),
+    Figure("console.hop.fleet-bytes", "The same: what came until both, compressed", "kB"),
+    Figure(
         "console.hundred.reports",
         "A hundred consoles open beside 1,000 reporting terminals: how much longer reports take",
         "%",
