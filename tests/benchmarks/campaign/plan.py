@@ -84,10 +84,7 @@ class Entry:
 
 
 # No campaign has time for these experiments: they are run by themselves.
-BY_HAND = (
-    *("bundle-file", "console-hop", "console-hour", "console-hundred", "ltp-live", "soak"),
-    "waiting-bundles",
-)
+BY_HAND = ("bundle-file", "console-hour", "ltp-live", "soak", "waiting-bundles")
 
 # Each table of the project's README takes its figures from one volume.
 VOLUMES: Mapping[str, tuple[str, ...]] = {
@@ -115,7 +112,7 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     ),
     "beam": (
         *("allocation", "fairness", "goodput-rtt", "planner", "report-to-plan", "control-loss"),
-        *("position-reports", "console", "shared-fade"),
+        *("position-reports", "console", "console-hop", "console-hundred", "shared-fade"),
     ),
     "road": (
         *("prediction", "road-ahead", "road-ahead-lending", "matching", "moving-vehicles", "sky"),
@@ -186,6 +183,10 @@ CAMPAIGN = (
     # A blockage of ten minutes.
     Entry("enrolment", 2.0, fixed_s=660.0, between_s=0.0, share=0.3),
     Entry("console", 50.0, fixed_s=90.0, between_s=0.0, share=1.0),
+    # The form and the fleet; a thousand terminals are registered first.
+    Entry("console-hop", 20.0, fixed_s=90.0, between_s=0.0),
+    # Without consoles and with a hundred.
+    Entry("console-hundred", 85.0, fixed_s=60.0, between_s=0.0),
     # A drive over each map, with and without its route, and again, and some of a fleet.
     Entry("road-ahead", 1.2, fixed_s=60.0, between_s=0.0, runs_at_least=200, share=0.5),
     Entry("jitter", 33.0, 45.0, _MOST, 4, 4, share=_V, added=1),
