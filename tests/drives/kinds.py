@@ -79,10 +79,13 @@ def drives_over(
             yield _driven(extract, dice, kind, seed, plan, in_rush_hour=in_rush_hour)
 
 
-def again(extract: Extract, made: KnownDrive) -> Drive:
-    """Make another drive over the same roads: another day, driver, receiver, and nothing ahead."""
+def again(extract: Extract, made: KnownDrive, number: int = 0) -> Drive:
+    """Make another drive over the same roads: another day, driver, receiver, and nothing ahead.
+
+    Each number makes another one.
+    """
     return follow(
-        random.Random(f"again {made.seed}"),
+        random.Random(f"again {made.seed}{f' {number}' if number else ''}"),
         [extract.piece(edge) for edge in made.edges],
         signals=extract.signals,
         plane=extract.plane,

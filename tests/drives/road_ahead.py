@@ -367,15 +367,15 @@ def judge_all(
     drives: Iterable[KnownDrive],
     *,
     with_route: bool = False,
-    driven_before: bool = False,
+    driven_before: int = 0,
 ) -> dict[str, Outcome]:
     """Judge drives, by their kinds and, under an empty name, all together.
 
-    Where they were driven before, it was once, over the same roads.
+    Each was driven before so many times, over the same roads.
     """
     found: dict[str, Outcome] = {"": Outcome()}
     for made in drives:
-        before = [again(extract, made)] if driven_before else []
+        before = [again(extract, made, number) for number in range(driven_before)]
         outcome = judge(extract, made, with_route=with_route, before=before)
         found.setdefault(made.kind.removesuffix(" again"), Outcome()).add(outcome)
         found[""].add(outcome)

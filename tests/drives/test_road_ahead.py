@@ -18,7 +18,7 @@ from tests.drives import field
 from tests.drives.drive import START_MS
 from tests.drives.evaluation import LATEST_MS
 from tests.drives.extract import Extract, read_extract, round_of
-from tests.drives.kinds import FREE, KINDS, TWICE, KnownDrive, drives_over
+from tests.drives.kinds import FREE, KINDS, TWICE, KnownDrive, again, drives_over
 from tests.drives.road_ahead import CERTAIN, TOLD, habits_of, judge_all
 
 _ABSENT = field.missing(*field.EXTRACTS.values())
@@ -42,8 +42,14 @@ def test_drives_are_of_every_kind_that_the_roads_allow(driven: list[KnownDrive])
 
 
 def test_a_drive_is_made_again_from_its_seed(town: Extract, driven: list[KnownDrive]) -> None:
-    (again,) = drives_over(town, 1, driven[0].seed)
-    assert again.drive == driven[0].drive
+    (same,) = drives_over(town, 1, driven[0].seed)
+    assert same.drive == driven[0].drive
+
+
+def test_each_pass_over_a_way_is_another_drive(town: Extract, driven: list[KnownDrive]) -> None:
+    passes = [again(town, driven[0], number).fixes for number in (0, 1, 2, 1)]
+    assert passes[1] == passes[3]
+    assert len(set(passes)) == 3
 
 
 def test_the_shares_of_the_drivers_are_what_they_choose(town: Extract) -> None:
@@ -111,7 +117,7 @@ def test_the_second_time_on_a_way_is_as_good_as_the_route(
     town: Extract, driven: list[KnownDrive]
 ) -> None:
     unknown = judge_all(town, driven)[""]
-    again = judge_all(town, driven, driven_before=True)[""]
+    again = judge_all(town, driven, driven_before=1)[""]
     assert again.entries >= 8
     assert again.knowable_untold <= 1
     assert again.false_percent(CERTAIN) <= 5.0

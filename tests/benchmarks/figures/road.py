@@ -8,12 +8,13 @@ from tests.benchmarks.figures.figure import Figure
 
 
 def _road_ahead() -> Iterator[Figure]:
-    """Yield the quality of prediction on real maps: by map, by route, a second time."""
+    """Yield the quality of prediction on real maps: by map, by route, a second time, after ten."""
     for name in ("andorra", "krems", "moscow"):
         for way, how in (
             ("map", "by the map alone"),
             ("route", "with the route known"),
             ("again", "the second time on the same way"),
+            ("ten-passes", "after ten drives on the same way"),
         ):
             which = f"roads of {name.capitalize()}, {how}"
             # A way that was driven before has the same targets as a known route.
