@@ -42,9 +42,8 @@ _IN_AN_IMPORT = 20
 _IDLE_S = 3.0
 _WARM_S = 15.0
 _RUN_S = 25.0
-_BUCKET = re.compile(
-    r'^underpass_control_positions_to_predictions_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.M
-)
+_BUCKET = r'^underpass_control_{}_seconds_bucket\{{le="([^"]+)"\}} (\S+)$'
+_PLANS = re.compile(r'^underpass_control_plans_total\{link="forward",[^}]*\} (\S+)$', re.M)
 # A map of a country has the same town, and others like it far away.
 _ROADS = 100_000
 
@@ -65,6 +64,8 @@ def run(settings: Settings) -> Result:
             ("processor", [one.processor for one in measured]),
             ("vehicles", [_VEHICLES / one.processor for one in measured]),
             ("delay", [one.delay_s for one in measured]),
+            ("plan", [one.plan_s for one in measured]),
+            ("plans", [one.plans_per_min for one in measured]),
         ):
             made = record(f"moving-vehicles.{name}.{part}", "underpass", values)
             result.records.append(made)
@@ -72,7 +73,7 @@ def run(settings: Settings) -> Result:
     result.notes["measured"] = (
         f"{_VEHICLES:,} vehicles of one beam at 1 Hz for {_RUN_S:.0f} s, on SQLite; the delay is "
         "the 99th percentile from a post to its answer, when the positions are on disk and told, "
-        "and that from there to the predictions, added"
+        "and that from there to the predictions, or to the stored plan, added"
     )
     return result
 
@@ -80,7 +81,10 @@ def run(settings: Settings) -> Result:
 @dataclass(frozen=True)
 class _Measured:
     processor: float
+    # From a fix to the predictions, and to the plan that they lead to.
     delay_s: float
+    plan_s: float
+    plans_per_min: float
 
 
 def country(town: Extract) -> list[Obstruction]:
@@ -158,13 +162,19 @@ async def _run(
     gateway: aiohttp.ClientSession,
     seconds: Iterator[list[Fix]],
 ) -> _Measured:
-    before, began_s, began = await _buckets(operator), service.processor_s(), time.monotonic()
+    before, began_s, began = await _metrics(operator), service.processor_s(), time.monotonic()
     answered_s = await _post(gateway, seconds, _RUN_S)
-    taken = (service.processor_s() - began_s) / (time.monotonic() - began)
-    after = await _buckets(operator)
-    told_s = _percentile([(le, after[le] - before.get(le, 0.0)) for le in after], 0.99)
+    lasted_s = time.monotonic() - began
+    taken = (service.processor_s() - began_s) / lasted_s
+    after = await _metrics(operator)
     answered_s.sort()
-    return _Measured(taken, answered_s[int(0.99 * len(answered_s))] + told_s)
+    answer_s = answered_s[int(0.99 * len(answered_s))]
+    return _Measured(
+        taken,
+        answer_s + p99_s(before, after, "positions_to_predictions"),
+        answer_s + p99_s(before, after, "report_to_plan"),
+        60 * (plans(after) - plans(before)) / lasted_s,
+    )
 
 
 async def _until_idle(service: ControlService) -> None:
@@ -243,13 +253,27 @@ def _body(first: int, fixes: list[Fix]) -> bytes:
     return json.dumps(post).encode()
 
 
-async def _buckets(operator: aiohttp.ClientSession) -> dict[float, float]:
+async def _metrics(operator: aiohttp.ClientSession) -> str:
     async with operator.get("/metrics") as answer:
-        text = await answer.text()
-    return {float(le): float(count) for le, count in _BUCKET.findall(text)}
+        return await answer.text()
 
 
-def _percentile(counts: list[tuple[float, float]], part: float) -> float:
-    """Return the upper bound of a percentile's bucket."""
-    total = counts[-1][1]
-    return next(le for le, count in sorted(counts) if count >= part * total)
+def plans(metrics: str) -> float:
+    """Return how many plans of a forward link the metrics count."""
+    return sum(map(float, _PLANS.findall(metrics)))
+
+
+def p99_s(before: str, after: str, name: str) -> float:
+    """Return the 99th percentile of a histogram's times between two readings of the metrics, s.
+
+    It is the upper bound of its bucket. If there was none, or that bucket has no bound, it is the
+    time of a run.
+    """
+    earlier, later = (
+        {float(le): float(count) for le, count in re.findall(_BUCKET.format(name), text, re.M)}
+        for text in (before, after)
+    )
+    counts = [(le, count - earlier.get(le, 0.0)) for le, count in sorted(later.items())]
+    total = counts[-1][1] if counts else 0.0
+    found = [le for le, count in counts if count >= 0.99 * total]
+    return min(found[0], _RUN_S) if total else _RUN_S

@@ -275,7 +275,7 @@ ROAD = [
             f"{title}, map of {which}",
             unit,
             target=target,
-            more_is_better=part == "vehicles",
+            more_is_better=part in ("vehicles", "plans"),
         )
         for name, which in (("town", "a dense town"), ("country", "100,000 roads"))
         for part, title, unit, target in (
@@ -297,6 +297,13 @@ ROAD = [
                 "s",
                 1.0,
             ),
+            (
+                "plan",
+                "From a fix to the plan that is stored with what it predicts, 99th percentile",
+                "s",
+                None,
+            ),
+            ("plans", "Plans of the beam's forward link meanwhile", "1/min", None),
         )
     ),
 ]
