@@ -60,9 +60,16 @@ def test_a_service_without_an_authority_says_so(service: ControlService, page: P
     configuration.fill(TEMPLATE)
     form.get_by_label("${port}").fill("1080")
     form.get_by_role("button", name="Make a token").click()
-    expect(page.get_by_role("alert")).to_contain_text("no authority", timeout=PATIENCE_MS)
+    expect(page.get_by_role("alert").first).to_contain_text("no authority", timeout=PATIENCE_MS)
     expect(configuration).to_have_value(TEMPLATE)
     expect(page.get_by_text("There are none.")).to_be_visible()
+    # Nor does it revoke certificates of a node that has no page, such as a gateway.
+    lost = page.get_by_role("region", name="Lost equipment")
+    lost.get_by_label("Lost node").fill("1")
+    page.once("dialog", lambda asked: asked.accept())
+    lost.get_by_role("button", name="Revoke its certificates").click()
+    expect(lost.get_by_role("alert")).to_contain_text("no authority", timeout=PATIENCE_MS)
+    expect(lost.get_by_label("Lost node")).to_have_value("1")
 
 
 def test_a_token_is_shown_once_with_its_command_and_withdrawn(

@@ -335,6 +335,8 @@ def test_a_terminal_shows_its_software_and_certificate_and_its_last_words(
     expect(console.get_by_role("heading", name="Van 15")).to_contain_text("silent")
     itself = console.get_by_role("region", name="Software and certificate")
     expect(itself).to_contain_text("It has said nothing of itself yet.")
+    # Its equipment may be lost all the same.
+    expect(itself.get_by_role("button", name="Revoke its certificates")).to_be_visible()
 
 
 def test_events_are_filtered_and_lead_to_the_map(console: Page, service: ControlService) -> None:

@@ -9,12 +9,12 @@ import { Field, Flaw, Flawed, Form } from "../shell/form";
 import { operates } from "../shell/may-operate";
 import { Only } from "../shell/only";
 import { Table } from "../shell/table";
+import { MOST_NODE, RevocationForm } from "../terminal/revocation";
 import { commandOf, filledIn, namesIn, stateOf } from "./enrolment-text";
 
 const DAY_MS = 86_400_000;
 /** Subtracted from whole days: the clocks differ, and the service refuses more than its maximum. */
 const MARGIN_MS = 60_000;
-const MOST_NODE = 4_294_967_295;
 const MOST_DAYS = 90;
 const LONGEST_CONFIGURATION = 65_536;
 /** Older enrolments are found by their node. */
@@ -74,6 +74,7 @@ function OfWhole() {
       {entries && entries.length >= SHOWN && <p class="count">The newest {SHOWN}; others are found by their node.</p>}
       {entries?.length === 0 && <p>There are none.</p>}
       <List entries={entries ?? []} withdraw={withdraw} />
+      <RevocationForm />
     </>
   );
 }

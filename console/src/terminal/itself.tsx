@@ -1,12 +1,9 @@
-import { useState } from "preact/hooks";
-import { textOf } from "../access/listed";
 import type { NodeReport } from "../api/types";
 import { useLive } from "../shell/context";
-import { Flaw } from "../shell/form";
-import { useMayOperate } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { instant } from "../shell/dates";
 import { lifetime } from "./lifetime";
+import { Revocation } from "./revocation";
 
 const READ_MS = 15_000;
 
@@ -16,6 +13,7 @@ export function Itself({ node }: { node: number }) {
   const path = `v1/terminals/${node}/node`;
   const found = useRead((signal) => live.client.get<NodeReport>(path, signal), path, READ_MS);
   const said = found.value;
+  const hasNone = said?.reported && !said.certificate_end;
   return (
     <section class="card" aria-labelledby="itself">
       <h2 id="itself">Software and certificate</h2>
@@ -31,35 +29,8 @@ export function Itself({ node }: { node: number }) {
           <dd>{instant(Date.parse(said.reported))}</dd>
         </dl>
       )}
-      {said?.certificate_end && <Revocation node={node} />}
+      {/* Equipment may be lost before it has said anything of itself. */}
+      {!hasNone && <Revocation node={node} />}
     </section>
-  );
-}
-
-/** Revokes a node's certificates, for lost equipment: nobody can pose as the node with it any more. */
-function Revocation({ node }: { node: number }) {
-  const { client } = useLive();
-  const [said, setSaid] = useState<string>();
-  const [flaw, setFlaw] = useState<string>();
-  if (!useMayOperate()) return null;
-  const revoke = async () => {
-    if (!confirm(`Revoke all certificates of node ${node}? Its sessions end, and it is a node again only once it is enrolled anew.`)) return;
-    setSaid(undefined);
-    setFlaw(undefined);
-    try {
-      const { revoked } = await client.delete<{ revoked: string[] }>(`v1/nodes/${node}/certificates`);
-      setSaid(`Revoked: ${revoked.join(", ")}. Hubs end its sessions once they have the list.`);
-    } catch (error) {
-      setFlaw(textOf(error));
-    }
-  };
-  return (
-    <>
-      <button type="button" onClick={() => void revoke()}>
-        Revoke its certificates
-      </button>
-      <p role="status">{said}</p>
-      <Flaw>{flaw}</Flaw>
-    </>
   );
 }
