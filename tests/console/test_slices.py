@@ -97,6 +97,16 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
     assert names["replicas"] == 3
     names["replicas"] = 1
     set_file(page, "ground", json.dumps(body))
+    changes = page.get_by_role("region", name="Changed lines of ground")
+    expect(changes.locator("del")).to_have_text('- "replicas": 3,', timeout=PATIENCE_MS)
+    expect(changes.locator("ins")).to_have_text('+ "replicas": 1,')
+    no_violations(page)
+    # Nothing is set before the operator has seen what it changes.
+    assert service.call("GET", "/v1/slices/ground")["functions"][1]["replicas"] == 3
+    page.get_by_role("button", name="Leave it").click()
+    expect(changes).to_have_count(0)
+    set_file(page, "ground", json.dumps(body))
+    page.get_by_role("button", name="Set ground anew").click(timeout=PATIENCE_MS)
     expect(card.get_by_label("Replicas of names")).to_have_value("1", timeout=PATIENCE_MS)
     # A downloaded file does not undo what somebody else has changed since.
     with page.expect_download():
@@ -104,6 +114,7 @@ def test_a_slice_is_instantiated_scaled_healed_configured_and_terminated(
     service.call("PUT", "/v1/slices/ground/functions/names/replicas", {"replicas": 2})
     expect(card.get_by_label("Replicas of names")).to_have_value("2", timeout=PATIENCE_MS)
     set_file(page, "ground", json.dumps(body))
+    page.get_by_role("button", name="Set ground anew").click(timeout=PATIENCE_MS)
     told = page.get_by_role("alert")
     expect(told).to_contain_text("somebody else was first", timeout=PATIENCE_MS)
     expect(card.get_by_label("Replicas of names")).to_have_value("2")

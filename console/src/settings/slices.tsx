@@ -1,16 +1,18 @@
 /** Slices of functions: shows chains and health; instantiates, configures, scales, heals, terminates. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Client } from "../api/client";
 import type { ContainerState, FunctionKind, FunctionOfSlice, Slice } from "../api/types";
 import { useLive } from "../shell/context";
 import { dated } from "../shell/dates";
-import { Field, Flaw, Form } from "../shell/form";
+import { Flaw, Form } from "../shell/form";
 import { useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
 import { download } from "./saved";
+import { type Downloaded, SliceForm } from "./slice-form";
+import { pathOf, setOf } from "./slice-text";
 
 /** Sites report their slices every five seconds; no event tells of them. */
 const READ_EVERY_MS = 5_000;
@@ -19,8 +21,6 @@ const BADGES = { running: "up", degraded: "ahead", waiting: "waiting", ending: "
 const HEALTH = { healthy: "up", starting: "waiting", unhealthy: "down", none: "silent" } as const;
 
 type Change = (work: () => Promise<unknown>) => Promise<boolean>;
-/** The revision of each downloaded slice, by name: its file may replace that revision, not a newer one. */
-type Downloaded = Map<string, number>;
 
 export function Slices() {
   const { client } = useLive();
@@ -43,53 +43,13 @@ export function Slices() {
         is.
       </p>
       <Failure of={kinds} />
-      {mayOperate && <Instantiate slices={entries ?? []} downloaded={downloaded} change={change} />}
+      {mayOperate && <SliceForm slices={entries ?? []} downloaded={downloaded} change={change} />}
       <Flaw>{flaw}</Flaw>
       {entries?.length === 0 && <p>There are none.</p>}
       {entries?.map((one) => (
         <SliceCard key={one.name} slice={one} kinds={kinds.value?.functions ?? []} downloaded={downloaded} change={change} />
       ))}
       {kinds.value && <Kinds kinds={kinds.value.functions} />}
-    </>
-  );
-}
-
-interface InstantiateProps {
-  slices: Slice[];
-  downloaded: Downloaded;
-  change: Change;
-}
-
-/** Makes a slice from a file, or replaces one that nobody has changed since its download or, else, its listing. */
-function Instantiate({ slices, downloaded, change }: InstantiateProps) {
-  const { client } = useLive();
-  const [said, setSaid] = useState<string>();
-  const submit = async (form: HTMLFormElement) => {
-    const given = new FormData(form);
-    const [name, file] = [String(given.get("name")), given.get("file")];
-    const known = slices.find((one) => one.name === name);
-    const revision = known && (downloaded.get(name) ?? known.revision);
-    setSaid(undefined);
-    const ok = await change(async () => {
-      const body = bodyOf(file instanceof File ? await file.text() : "");
-      await client.send("PUT", pathOf(name), body, revision);
-      downloaded.delete(name);
-    });
-    if (ok) setSaid(`${name} is ${known ? "set anew" : "instantiated"}: its site's agent runs it.`);
-    return ok;
-  };
-  return (
-    <>
-      <Form label="Set a slice" action="Instantiate or configure" send={submit}>
-        <Field label="Name" name="name" required maxLength={31} pattern="[a-z][a-z0-9\-]*" autocomplete="off" list="slices" />
-        <Field label="JSON" name="file" type="file" required accept=".json" />
-      </Form>
-      <datalist id="slices">
-        {slices.map(({ name }) => (
-          <option key={name} value={name} />
-        ))}
-      </datalist>
-      <p role="status">{said}</p>
     </>
   );
 }
@@ -230,20 +190,7 @@ function Kinds({ kinds }: { kinds: FunctionKind[] }) {
   );
 }
 
-function bodyOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new Error("The file is no JSON.");
-  }
-}
-
-/** A slice as a file, from which it can be made again under this name or another. */
-function fileOf({ site, networks, functions }: Slice): Blob {
-  const set = functions.map(({ generation: _, ...one }) => one);
-  return new Blob([JSON.stringify({ site, networks, functions: set }, null, 2)], { type: "application/json" });
-}
-
-function pathOf(name: string): string {
-  return `v1/slices/${encodeURIComponent(name)}`;
+/** A slice as a file. */
+function fileOf(slice: Slice): Blob {
+  return new Blob([JSON.stringify(setOf(slice), null, 2)], { type: "application/json" });
 }
