@@ -55,6 +55,24 @@ def test_a_viewer_sees_it_and_a_terminal_is_told_that_it_may_not(
     expect(page.get_by_role("alert")).to_contain_text("viewer or an operator", timeout=PATIENCE_MS)
 
 
+def test_a_browser_that_keeps_nothing_shows_it_all_the_same(
+    service: ControlService, page: Page
+) -> None:
+    page.add_init_script(_NO_STORAGE)
+    sign_in(page, service, service.viewer)
+    html = page.locator("html")
+    page.get_by_role("button", name="Dark", exact=True).click()
+    expect(html).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Light", exact=True).click()
+    expect(html).to_have_attribute("data-theme", "light")
+
+
+_NO_STORAGE = """
+for (const name of ["localStorage", "sessionStorage"]) {
+  const get = () => { throw new DOMException("off", "SecurityError"); };
+  Object.defineProperty(globalThis, name, { get });
+}
+"""
 _CAPACITIES = {"forward_capacity_bps": 1_000_000, "return_capacity_bps": 1_000_000}
 
 

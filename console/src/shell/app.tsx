@@ -125,7 +125,7 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
   const route = useRoute();
   const Page = PAGES[route.page] ?? MapPage;
   useEffect(() => {
-    document.title = [route.of, titleOf(route.page), "Underpass"].filter(Boolean).join(" · ");
+    document.title = [route.of, PAGES[route.page] && titleOf(route.page), "Underpass"].filter(Boolean).join(" · ");
     return () => {
       document.title = "Underpass";
     };

@@ -4,19 +4,11 @@ import { useLive, useTick } from "./context";
 import { seconds, utc } from "./format";
 import { hashOf } from "./route";
 
-/** For administrators. */
-const ACCESS: [string, string] = ["access", "Access"];
-const PAGES: [string, string][] = [
-  ["map", "Map"],
-  ["beams", "Beams"],
-  ["terminals", "Terminals"],
-  ["events", "Events"],
-  ["alerts", "Alerts"],
-  ["settings", "Settings"],
-];
+const PAGES = ["map", "beams", "terminals", "events", "alerts", "settings"];
 
-export function titleOf(page: string): string | undefined {
-  return [...PAGES, ACCESS, ["account", "Account"]].find(([name]) => name === page)?.[1];
+/** The title of a page, which is its name in the address. */
+export function titleOf(page: string): string {
+  return page.charAt(0).toUpperCase() + page.slice(1);
 }
 
 interface Props {
@@ -27,14 +19,14 @@ interface Props {
 }
 
 export function Header({ page, session, onSignOut }: Props) {
-  const pages = session?.role === "administrator" ? [...PAGES, ACCESS] : PAGES;
+  const pages = session?.role === "administrator" ? [...PAGES, "access"] : PAGES;
   return (
     <header>
       <span class="brand">Underpass</span>
       <nav aria-label="Pages">
-        {pages.map(([name, title]) => (
+        {pages.map((name) => (
           <a key={name} href={hashOf(name)} aria-current={page === name ? "page" : undefined}>
-            {title}
+            {titleOf(name)}
           </a>
         ))}
       </nav>
@@ -80,13 +72,18 @@ function Connection() {
 const THEME_KEY = "underpass-theme";
 
 function ThemeButton() {
-  const [theme, setTheme] = useState(() => localStorage.getItem(THEME_KEY) ?? "");
+  const { dataset } = document.documentElement;
+  const [theme, setTheme] = useState(dataset.theme);
   const dark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   const change = () => {
     const next = dark ? "light" : "dark";
-    localStorage.setItem(THEME_KEY, next);
-    document.documentElement.dataset.theme = next;
+    dataset.theme = next;
     setTheme(next);
+    try {
+      localStorage.setItem(THEME_KEY, next);
+    } catch {
+      // Storage is off: the theme lasts as long as the page.
+    }
   };
   return (
     <button type="button" onClick={change}>
