@@ -75,6 +75,8 @@ def test_a_beam_is_made_changed_and_removed(service: ControlService, page: Page)
     page.get_by_role("button", name="Change west").click()
     form = page.get_by_role("form", name="Change the beam west")
     expect(form.get_by_label("Forward")).to_have_value("8.5", timeout=PATIENCE_MS)
+    # The keyboard goes on in the form, and afterwards where it was.
+    expect(form.get_by_label("Name")).to_be_focused()
     form.get_by_label("Return").fill("3")
     no_violations(page)
     # Somebody else changes it first.
@@ -83,6 +85,7 @@ def test_a_beam_is_made_changed_and_removed(service: ControlService, page: Page)
     expect(page.get_by_text("it has been changed since")).to_be_visible(timeout=PATIENCE_MS)
     assert service.call("GET", "/v1/beams/west")["name"] == "Theirs"
     page.get_by_role("button", name="Leave it").click()
+    expect(page.get_by_role("button", name="Change west")).to_be_focused()
     page.get_by_role("button", name="Change west").click()
     expect(form.get_by_label("Name")).to_have_value("Theirs", timeout=PATIENCE_MS)
     form.get_by_label("Return").fill("3")
@@ -98,6 +101,7 @@ def test_a_beam_is_made_changed_and_removed(service: ControlService, page: Page)
     expect(page.get_by_text(f"{BEAM} still has terminals")).to_be_visible(timeout=PATIENCE_MS)
     page.get_by_role("button", name="Remove west").click()
     expect(page.get_by_role("button", name="Remove west")).to_have_count(0, timeout=PATIENCE_MS)
+    expect(table).to_be_focused()
     assert page.locator("img").count() == 0
 
 

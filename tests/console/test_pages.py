@@ -394,6 +394,13 @@ def test_everything_is_reached_by_the_keyboard(console: Page) -> None:
     assert "Bus 11" in reached
 
 
+def test_the_keyboard_goes_on_in_the_page_that_a_link_leads_to(console: Page) -> None:
+    go(console, "terminals")
+    console.get_by_role("link", name="Bus 11").press("Enter")
+    expect(console.get_by_role("heading", name="Bus 11")).to_be_visible(timeout=PATIENCE_MS)
+    expect(console.locator("#content")).to_be_focused()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 800), (375, 700)], ids=["desk", "phone"])
 def test_axe_finds_nothing_on_any_page(

@@ -5,6 +5,7 @@ import { ApiError } from "../api/client";
 import { Rereading } from "../api/rereading";
 import { READ } from "../fleet/live";
 import { useLive } from "../shell/context";
+import { focusAround } from "../shell/focus";
 
 export interface Listed<T> {
   entries: T[] | undefined;
@@ -53,6 +54,7 @@ export function useListed<T>(path: string, member: string, most?: number): Liste
     };
   }, [path]);
   const change = async (work: () => Promise<unknown>) => {
+    const settleFocus = focusAround();
     setRefused(undefined);
     let went = true;
     try {
@@ -63,6 +65,7 @@ export function useListed<T>(path: string, member: string, most?: number): Liste
       went = false;
     }
     await reading.current?.now();
+    settleFocus();
     return went;
   };
   return {

@@ -80,7 +80,7 @@ function PasswordForm({ name }: { name: string }) {
         <input id="new-password" name="new_password" minLength={12} autocomplete="new-password" aria-describedby="password-help" {...field} />
         <label for="new-password-again">New password again</label>
         <input id="new-password-again" name="again" minLength={12} autocomplete="new-password" {...field} />
-        <button type="submit" disabled={busy}>
+        <button type="submit" aria-disabled={busy}>
           Change
         </button>
         <Flaw>{flaw}</Flaw>

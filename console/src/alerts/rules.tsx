@@ -92,6 +92,7 @@ function RuleForm({ edited, members, send, leave }: FormProps) {
       send={submit}
       emptied={() => setChosen("unheard")}
       wrong={members}
+      opened={edited !== undefined}
       after={
         edited && (
           <button type="button" onClick={leave}>

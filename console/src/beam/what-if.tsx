@@ -97,7 +97,7 @@ export function WhatIfView({ beam, link }: { beam: string; link: LinkName }) {
           capacity, Mbit/s (empty: as it is){" "}
           <input type="number" min="0" max="1000000" step="any" value={mbps} onInput={(e) => setMbps(e.currentTarget.value)} />
         </label>
-        <button type="submit" disabled={asking}>
+        <button type="submit" aria-disabled={asking}>
           {asking ? "Planning…" : "Plan it"}
         </button>
       </form>

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import { useLive } from "../shell/context";
+import { focusAround } from "../shell/focus";
 import { Flaw } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { Table } from "../shell/table";
@@ -37,6 +38,8 @@ export function TerminalFile() {
   const [busy, setBusy] = useState(false);
 
   const work = async (what: () => Promise<void>) => {
+    if (busy) return;
+    const settleFocus = focusAround();
     setFlaw(undefined);
     setSaid(undefined);
     setBusy(true);
@@ -46,13 +49,14 @@ export function TerminalFile() {
       setFlaw(textOf(error));
     }
     setBusy(false);
+    settleFocus();
   };
   const download = () => work(() => saved(client, PATH, "terminals.csv"));
   const look = (event: Event) => {
     const field = event.currentTarget as HTMLInputElement;
     const chosen = field.files?.[0];
+    if (!chosen || busy) return;
     setSeen(undefined);
-    if (!chosen) return;
     void work(async () => {
       if (chosen.size > MOST_BYTES) throw new Error("The file has more than 8 MiB: divide it.");
       // Read once, so that the import has the same bytes as the preview.
@@ -71,12 +75,12 @@ export function TerminalFile() {
   return (
     <>
       <p class="tools">
-        <button type="button" disabled={busy} onClick={() => void download()}>
+        <button type="button" aria-disabled={busy} onClick={() => void download()}>
           Download all terminals
         </button>
         {mayOperate && (
           <label>
-            Look at a CSV file <input type="file" accept=".csv,text/csv" disabled={busy} onChange={look} />
+            Look at a CSV file <input type="file" accept=".csv,text/csv" onChange={look} />
           </label>
         )}
       </p>
@@ -102,7 +106,7 @@ function Look({ seen, busy, onTake }: { seen: Seen; busy: boolean; onTake: () =>
         {preview.new} to make, {preview.changed} to change, {preview.unchanged} as they are, {preview.wrong} wrong.
       </p>
       {preview.wrong === 0 && count > 0 && (
-        <button type="button" disabled={busy} onClick={onTake}>
+        <button type="button" aria-disabled={busy} onClick={onTake}>
           Make and change {count}
         </button>
       )}

@@ -143,7 +143,7 @@ function SignedIn({ credential, onSignIn, onSignOut }: Props) {
   };
   return (
     <LiveContext.Provider value={live}>
-      <a class="skip" href="#content" onClick={focusContent}>
+      <a class="skip" href="#content" onClick={skip}>
         To the content
       </a>
       <Header page={route.page} session={session} onSignOut={leave} />
@@ -160,16 +160,25 @@ function isSame(one: Session, other: Session): boolean {
   return one.name === other.name && one.role === other.role && one.tenant === other.tenant && one.issuer === other.issuer;
 }
 
-function focusContent(event: Event): void {
+function skip(event: Event): void {
   // The part of the address after # names the page.
   event.preventDefault();
+  focusContent();
+}
+
+function focusContent(): void {
   document.getElementById("content")?.focus();
 }
 
 function useRoute(): Route {
   const [route, setRoute] = useState(() => routeOf(location.hash));
   useEffect(() => {
-    const change = () => setRoute(routeOf(location.hash));
+    const change = () => {
+      const at = document.activeElement;
+      setRoute(routeOf(location.hash));
+      // The link that was followed may be gone with its page: the keyboard then goes on in the new one.
+      setTimeout(() => at?.isConnected || focusContent());
+    };
     addEventListener("hashchange", change);
     return () => removeEventListener("hashchange", change);
   }, []);

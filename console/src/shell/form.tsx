@@ -2,6 +2,7 @@
 
 import { type ComponentChildren, createContext, type InputHTMLAttributes } from "preact";
 import { useContext, useId, useRef, useState } from "preact/hooks";
+import { useFocusInside } from "./focus";
 
 type Members = Readonly<Record<string, string>>;
 
@@ -19,14 +20,17 @@ interface FormProps {
   /** What the service found wrong with the last request, by field. */
   wrong?: Members;
   disabled?: boolean;
+  /** Whether a button has opened the form: it gets the focus back once the form is gone. */
+  opened?: boolean;
   class?: string;
   children: ComponentChildren;
   /** Shown after the button. */
   after?: ComponentChildren;
 }
 
-export function Form({ label, action, send, emptied, wrong = {}, disabled = false, class: of = "tools", children, after }: FormProps) {
+export function Form({ label, action, send, emptied, wrong = {}, disabled = false, opened = false, class: of = "tools", children, after }: FormProps) {
   const [busy, setBusy] = useState(false);
+  const self = useFocusInside<HTMLFormElement>(opened);
   // A second click may come before the first has changed the state.
   const sending = useRef(false);
   // Sending over a satellite takes a second or more: a next entry begun meanwhile is not emptied.
@@ -52,7 +56,7 @@ export function Form({ label, action, send, emptied, wrong = {}, disabled = fals
     }
   };
   return (
-    <form class={of} aria-label={label} onSubmit={(event) => void submit(event)} onInput={() => void (hasTyped.current = true)}>
+    <form ref={self} class={of} aria-label={label} onSubmit={(event) => void submit(event)} onInput={() => void (hasTyped.current = true)}>
       <Wrong.Provider value={wrong}>{children}</Wrong.Provider>
       {/* Not disabled while sending: a keyboard user would lose the focus. */}
       <button type="submit" disabled={disabled} aria-disabled={busy}>

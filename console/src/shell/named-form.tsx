@@ -36,6 +36,7 @@ export function NamedForm({ what, verb, changed, isThere, members, send, leave, 
       send={submit}
       wrong={taken === undefined ? members : { id: taken }}
       disabled={!changed && !isThere}
+      opened={changed !== undefined}
       after={
         changed && (
           <button type="button" onClick={leave}>

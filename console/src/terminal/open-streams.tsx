@@ -19,6 +19,7 @@ export function OpenStreams({ node }: { node: number }) {
   const [asking, setAsking] = useState(false);
   if (!useMayOperateOwn()) return null;
   const ask = async () => {
+    if (asking) return;
     setAsking(true);
     setFlaw(undefined);
     try {
@@ -32,7 +33,7 @@ export function OpenStreams({ node }: { node: number }) {
     <section class="card" aria-labelledby="streams">
       <h2 id="streams">Streams</h2>
       <p>
-        <button type="button" disabled={asking} onClick={() => void ask()}>
+        <button type="button" aria-disabled={asking} onClick={() => void ask()}>
           {found ? "Ask its gateway again" : "Ask its gateway which are open"}
         </button>
       </p>
