@@ -108,6 +108,16 @@ def test_a_service_that_was_killed_is_found_again_and_read_anew(
     assert fleet.drive.fixes
 
 
+def test_a_log_that_could_not_be_loaded_is_not_shown_as_empty(
+    service: ControlService, page: Page
+) -> None:
+    page.route("**/assets/event-log*.js", lambda route: route.abort())
+    sign_in(page, service, at="events")
+    told = page.get_by_role("alert")
+    expect(told).to_contain_text("The log of events could not be loaded", timeout=PATIENCE_MS)
+    expect(page.get_by_text("0 since this console was opened")).to_have_count(0)
+
+
 def test_pages_that_were_not_seen_yet_are_there_when_the_service_is_not(
     service: ControlService, page: Page, fleet: Fleet
 ) -> None:

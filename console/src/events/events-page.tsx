@@ -2,6 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { LogLine } from "../fleet/event-log";
 import { useLive, useTick } from "../shell/context";
 import { utcOn } from "../shell/dates";
+import { Flaw } from "../shell/form";
 import { hashOf, type Route } from "../shell/route";
 import { Table } from "../shell/table";
 
@@ -13,7 +14,8 @@ const MOST_SHOWN = 300;
 export default function EventsPage({ route }: { route: Route }) {
   const live = useLive();
   useTick();
-  useEffect(() => void live.loadLog().catch(() => undefined), [live]);
+  const [isUnread, setIsUnread] = useState(false);
+  useEffect(() => void live.loadLog().catch(() => setIsUnread(true)), [live]);
   const all = live.log?.lines ?? [];
   const [kind, setKind] = useState(route.query.get("kind") ?? "");
   const [text, setText] = useState(route.query.get("text") ?? "");
@@ -42,8 +44,9 @@ export default function EventsPage({ route }: { route: Route }) {
           Pause
         </button>
       </div>
+      {isUnread && <Flaw>The log of events could not be loaded: reload the page.</Flaw>}
       <p class="count">
-        {found.length} since this console was opened, and blockages of the hour before{found.length > MOST_SHOWN ? `; the newest ${MOST_SHOWN} here` : ""}
+        {live.log ? found.length : "…"} since this console was opened, and blockages of the hour before{found.length > MOST_SHOWN ? `; the newest ${MOST_SHOWN} here` : ""}
       </p>
       <Table label="List of events" columns={["UTC", "Kind", "What", "Where"]}>
         {found.slice(0, MOST_SHOWN).map((line) => (
