@@ -299,6 +299,7 @@ def test_a_terminal_shows_both_directions_and_the_plan_in_force(console: Page) -
     expect(classes.get_by_role("row", name="bulk")).to_contain_text("many")
     chart = forward.get_by_role("img", name="Rates, forward")
     expect(chart.locator("canvas")).to_be_visible()
+    expect(forward).to_contain_text("Times are UTC.")
     until(lambda: near(chart, (10, 91, 181)) > 20, console)
     plan = console.get_by_role("region", name="Plan in force of the return link")
     expect(plan).to_contain_text("Its rate is", timeout=PATIENCE_MS)

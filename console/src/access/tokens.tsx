@@ -48,7 +48,7 @@ export function Tokens() {
         </p>
       )}
       {entries?.length === 0 && <p>There are none.</p>}
-      <Table label="All tokens" columns={["For", "Role", "Tenant", "Node", "Since", "Until", "Actions"]}>
+      <Table label="All tokens" columns={["For", "Role", "Tenant", "Node", "Since, UTC", "Until, UTC", "Actions"]}>
         {entries?.map((token) => (
           <tr key={token.id}>
             <th scope="row">{token.name}</th>

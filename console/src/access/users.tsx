@@ -84,7 +84,7 @@ export function Users() {
       <p class="count">A name that is there already is changed; without a password, it keeps its own.</p>
       <Flaw>{flaw ?? tenants.flaw}</Flaw>
       {entries?.length === 0 && <p>There are none: all come by tokens.</p>}
-      <Table label="All users" columns={["Name", "Role", "Tenant", "Signs in by", "Since", "Actions"]}>
+      <Table label="All users" columns={["Name", "Role", "Tenant", "Signs in by", "Since, UTC", "Actions"]}>
         {entries?.map((user) => (
           <tr key={user.name}>
             <th scope="row">{user.name}</th>

@@ -98,7 +98,7 @@ function OfAll({ beam, link }: Which) {
         )}
         <p class="note">
           {newest
-            ? `Plan ${newest.plan} of ${utcOn(Date.parse(newest.issued), live.now())} UTC, made because of ${newest.reason}, until ${utcOn(Date.parse(newest.end), live.now())}. The dashed line is now.`
+            ? `Plan ${newest.plan} of ${utcOn(Date.parse(newest.issued), live.now())} UTC, made because of ${newest.reason}, until ${utcOn(Date.parse(newest.end), live.now())} UTC. The dashed line is now.`
             : NO_PLAN}
         </p>
       </section>

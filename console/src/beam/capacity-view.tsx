@@ -69,6 +69,7 @@ export function CapacityView({ composed, pastMs, aheadMs, label }: Props) {
             </li>
           ))}
         </ul>
+        <p class="note">Times are UTC.</p>
       </figcaption>
     </figure>
   );

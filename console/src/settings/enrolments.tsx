@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { filled, textOf, useListed } from "../access/listed";
 import type { Enrolment } from "../api/types";
 import { useLive, useTick } from "../shell/context";
-import { dated } from "../shell/dates";
+import { dated, instant } from "../shell/dates";
 import { Field, Flaw, Flawed, Form } from "../shell/form";
 import { operates } from "../shell/may-operate";
 import { Only } from "../shell/only";
@@ -195,7 +195,7 @@ function List({ entries, withdraw }: ListProps) {
             </th>
             <td>{live.fleet.terminals.get(one.node)?.name}</td>
             <td>
-              <span class={`badge ${BADGES[state]}`}>{state}</span> {one.used && dated(Date.parse(one.used))}
+              <span class={`badge ${BADGES[state]}`}>{state}</span> {one.used && instant(Date.parse(one.used))}
             </td>
             <td>{dated(Date.parse(one.created))}</td>
             <td>{dated(Date.parse(one.expires))}</td>

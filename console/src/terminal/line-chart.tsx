@@ -109,6 +109,7 @@ export function LineChart({ label, names, colours, read, format, windowS = WINDO
             </li>
           ))}
         </ul>
+        <p class="note">Times are UTC.</p>
       </figcaption>
     </figure>
   );
