@@ -340,6 +340,22 @@ def test_a_terminal_shows_its_software_and_certificate_and_its_last_words(
     expect(itself.get_by_role("button", name="Revoke its certificates")).to_be_visible()
 
 
+def test_a_terminal_is_removed_once_that_is_confirmed(
+    console: Page, service: ControlService
+) -> None:
+    add_van(service, 18)
+    go(console, "terminals/18")
+    button = console.get_by_role("button", name="Remove the terminal")
+    console.once("dialog", lambda asked: asked.dismiss())
+    button.click(timeout=PATIENCE_MS)
+    assert service.call("GET", "/v1/terminals/18")["name"] == "Van 18"
+    console.once("dialog", lambda asked: asked.accept())
+    button.click()
+    expect(console.get_by_text("There is no terminal 18 here")).to_be_visible(timeout=PATIENCE_MS)
+    found = service.call("GET", "/v1/terminals?beam=vans")["terminals"]
+    assert 18 not in [one["node"] for one in found]
+
+
 def test_events_are_filtered_and_lead_to_the_map(console: Page, service: ControlService) -> None:
     go(console, "events")
     terminal = {"beam": "east", "name": "Ambulance 13", "weight": 2, "gateway": 1}

@@ -24,6 +24,7 @@ import { Itself } from "./itself";
 import { LastWords } from "./last-words";
 import { LineChart } from "./line-chart";
 import { OpenStreams } from "./open-streams";
+import { Removal } from "./removal";
 import { backlogColumns, outages, rateColumns } from "./series";
 import { SetFromAfar } from "./set-from-afar";
 import { Tags } from "./tags";
@@ -83,6 +84,7 @@ export default function TerminalView({ route }: { route: Route }) {
           <PlanOf beam={terminal.beam} link={link} node={node} />
         </section>
       ))}
+      <Removal key={`removal ${node}`} terminal={terminal} />
     </div>
   );
 }
