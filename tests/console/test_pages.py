@@ -196,6 +196,20 @@ def test_a_beam_shows_who_lends_and_why_a_terminal_has_its_rate(console: Page) -
     expect(why).to_contain_text(re.compile("lends|is repaid|max-min"), timeout=PATIENCE_MS)
 
 
+def test_a_beam_that_is_not_seen_reads_no_plans(console: Page) -> None:
+    go(console, "beams/east")
+    expect(console.get_by_text("The dashed line is now")).to_be_visible(timeout=PATIENCE_MS)
+    console.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+    # What was being read ends.
+    console.wait_for_timeout(5_000)
+    asked: list[str] = []
+    console.on("request", lambda request: asked.append(request.url))
+    console.wait_for_timeout(12_000)
+    assert not [url for url in asked if "/v1/beams/east/" in url]
+    with console.expect_request(lambda asked: "/v1/beams/east/plans" in asked.url):
+        console.evaluate("delete document.hidden")
+
+
 def test_what_if_plans_another_blockage_and_changes_nothing(
     console: Page, service: ControlService
 ) -> None:

@@ -21,8 +21,15 @@ export interface Listed<T> {
 
 const AGAIN_MS = 5_000;
 
-/** Reads a list, of a long one the first `most`. */
-export function useListed<T>(path: string, member: string, most?: number): Listed<T> {
+interface How {
+  /** Of a longer list, only the first entries are read. */
+  most?: number;
+  /** Reads the list again in these intervals while the page is visible, for what no event tells. */
+  everyMs?: number;
+}
+
+/** Reads a list of the service. */
+export function useListed<T>(path: string, member: string, { most, everyMs }: How = {}): Listed<T> {
   const live = useLive();
   const [entries, setEntries] = useState<T[]>();
   const [unread, setUnread] = useState<string>();
@@ -47,8 +54,10 @@ export function useListed<T>(path: string, member: string, most?: number): Liste
     void one.now();
     // Later events do not tell the changes that were missed.
     const off = live.listen(({ kind }) => void (kind === READ && one.soon()));
+    const timer = everyMs === undefined ? undefined : setInterval(() => void (document.hidden || one.soon()), everyMs);
     return () => {
       off();
+      clearInterval(timer);
       clearTimeout(again);
       one.close();
     };

@@ -35,7 +35,7 @@ export default function AlertsPage(_: { route: Route }) {
 function Firing({ mayOperate }: { mayOperate: boolean }) {
   const live = useLive();
   useTick(1000);
-  const { entries: firing, flaw, change, reread } = useListed<Alert>("v1/alerts?firing=true", "alerts", MOST_FIRING);
+  const { entries: firing, flaw, change, reread } = useListed<Alert>("v1/alerts?firing=true", "alerts", { most: MOST_FIRING });
   useEffect(() => live.listen(({ kind }) => void (kind === "alerts" && reread())), [live]);
   const path = `v1/alerts?firing=false&limit=${MOST_OVER}`;
   const resolved = useRead((signal) => live.client.get<{ alerts: Alert[] }>(path, signal), path, OVER_MS);

@@ -4,10 +4,13 @@ import type { AlertTarget } from "../api/types";
 import { useLive } from "../shell/context";
 import { Field, Flaw, Form } from "../shell/form";
 
+/** No event tells what has become of a message. */
+const READ_EVERY_MS = 15_000;
+
 /** The webhooks and mail addresses to which alerts are sent. */
 export function Targets() {
   const live = useLive();
-  const { entries, flaw, members, change } = useListed<AlertTarget>("v1/alert-targets", "targets");
+  const { entries, flaw, members, change } = useListed<AlertTarget>("v1/alert-targets", "targets", { everyMs: READ_EVERY_MS });
   const [made, setMade] = useState<AlertTarget>();
   // If the new target is refused, the former one's secret stays visible: it cannot be shown again.
   const add = (form: HTMLFormElement) =>

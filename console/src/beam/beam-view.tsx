@@ -2,6 +2,7 @@
 
 import { useContext, useEffect, useMemo, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
+import { Rereading } from "../api/rereading";
 import type { LinkName } from "../api/types";
 import { VehicleTable } from "../fleet/vehicle-table";
 import { Choice } from "../shell/choice";
@@ -121,18 +122,25 @@ function usePlans(beam: string, link: LinkName) {
     const failed = (error: unknown) => {
       if (!ended.signal.aborted) setFailure(textOf(error));
     };
-    const read = () => made.read(live.now() - PAST_MS).then(() => setFailure(undefined), failed);
+    // One read at a time: over a slow link it takes longer than the interval.
+    const reading = new Rereading(async () => {
+      await made.read(live.now() - PAST_MS);
+      setFailure(undefined);
+    }, failed);
     setHistory(made);
-    void read();
+    void reading.now();
     const off = live.listen(({ kind, data }) => {
-      if (kind === "plans" && data.beam === beam && data.link === link) void made.add(Number(data.plan)).catch(failed);
+      if (document.hidden || kind !== "plans" || data.beam !== beam || data.link !== link) return;
+      void made.add(Number(data.plan)).catch(failed);
     });
-    // A stream that was cut may have left plans out.
+    // A stream that was cut, or a hidden page, may have left plans out.
     const timer = setInterval(() => {
+      if (document.hidden) return;
       made.forget(live.now() - PAST_MS);
-      void read();
+      reading.soon();
     }, FORGET_EVERY_MS);
     return () => {
+      reading.close();
       ended.abort();
       off();
       clearInterval(timer);

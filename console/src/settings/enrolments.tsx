@@ -19,6 +19,8 @@ const MOST_DAYS = 90;
 const LONGEST_CONFIGURATION = 65_536;
 /** Older enrolments are found by their node. */
 const SHOWN = 200;
+/** No event tells that a node has used its token. */
+const READ_EVERY_MS = 15_000;
 const BADGES = { waiting: "waiting", used: "up", withdrawn: "silent", expired: "silent" } as const;
 
 export function Enrolments() {
@@ -39,7 +41,7 @@ function OfWhole() {
   const live = useLive();
   const [node, setNode] = useState("");
   const path = `v1/enrolments?order=newest${node && `&node=${node}`}`;
-  const { entries, flaw, members, change } = useListed<Enrolment>(path, "enrolments", SHOWN);
+  const { entries, flaw, members, change } = useListed<Enrolment>(path, "enrolments", { most: SHOWN, everyMs: READ_EVERY_MS });
   const [made, setMade] = useState<Made>();
   // A refused request leaves the previous token on the page: that cannot be shown again.
   const make = (body: unknown) => change(async () => setMade(await live.client.post<Made>("v1/enrolments", body)));

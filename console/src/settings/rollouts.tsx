@@ -20,16 +20,12 @@ export function Rollouts() {
   const [open, setOpen] = useState<number>();
   const mayOperate = useMayOperateOwn();
   const [said, setSaid] = useState<string>();
-  const { entries, flaw, members, change, reread } = useListed<Rollout>("v1/rollouts", "rollouts", SHOWN);
-  useEffect(() => {
-    const off = live.listen(({ kind }) => void (kind === "rollout" && reread()));
+  const { entries, flaw, members, change, reread } = useListed<Rollout>("v1/rollouts", "rollouts", {
+    most: SHOWN,
     // A tenant's users get no events about rollouts.
-    const timer = setInterval(reread, READ_EVERY_MS);
-    return () => {
-      off();
-      clearInterval(timer);
-    };
-  }, [live]);
+    everyMs: READ_EVERY_MS,
+  });
+  useEffect(() => live.listen(({ kind }) => void (kind === "rollout" && reread())), [live]);
   const set = (one: Rollout, state: string, restore = false) =>
     void change(() => live.client.send("PUT", `v1/rollouts/${one.id}/state`, { state, restore }, one.revision));
   const make = async (body: Record<string, unknown>) => {

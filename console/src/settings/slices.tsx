@@ -1,6 +1,6 @@
 /** Slices of functions: shows chains and health; instantiates, configures, scales, heals, terminates. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { useListed } from "../access/listed";
 import type { Client } from "../api/client";
 import type { ContainerState, FunctionKind, FunctionOfSlice, Slice } from "../api/types";
@@ -24,7 +24,7 @@ type Change = (work: () => Promise<unknown>) => Promise<boolean>;
 
 export function Slices() {
   const { client } = useLive();
-  const { entries, flaw, change, reread } = useListed<Slice>("v1/slices", "slices");
+  const { entries, flaw, change } = useListed<Slice>("v1/slices", "slices", { everyMs: READ_EVERY_MS });
   const kinds = useRead<{ functions: FunctionKind[] }>(
     (signal) => client.get("v1/functions", signal),
     "functions",
@@ -32,10 +32,6 @@ export function Slices() {
   );
   const mayOperate = useMayOperateOwn();
   const { current: downloaded } = useRef<Downloaded>(new Map());
-  useEffect(() => {
-    const timer = setInterval(() => void (document.hidden || reread()), READ_EVERY_MS);
-    return () => clearInterval(timer);
-  }, []);
   return (
     <>
       <p>
