@@ -1,6 +1,6 @@
 /** Terminals as a CSV file: download; preview, then import of the whole file. */
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import { useLive } from "../shell/context";
 import { focusAround } from "../shell/focus";
@@ -36,9 +36,10 @@ export function TerminalFile() {
   const [said, setSaid] = useState<string>();
   const [flaw, setFlaw] = useState<string>();
   const [busy, setBusy] = useState(false);
+  /** The file that was chosen last: the preview of an earlier one may come later. */
+  const newest = useRef<File>(undefined);
 
   const work = async (what: () => Promise<void>) => {
-    if (busy) return;
     const settleFocus = focusAround();
     setFlaw(undefined);
     setSaid(undefined);
@@ -51,31 +52,37 @@ export function TerminalFile() {
     setBusy(false);
     settleFocus();
   };
-  const download = () => work(() => saved(client, PATH, "terminals.csv"));
+  const download = () => {
+    if (!busy) void work(() => saved(client, PATH, "terminals.csv"));
+  };
   const look = (event: Event) => {
     const field = event.currentTarget as HTMLInputElement;
     const chosen = field.files?.[0];
-    if (!chosen || busy) return;
+    if (!chosen) return;
+    newest.current = chosen;
     setSeen(undefined);
     void work(async () => {
       if (chosen.size > MOST_BYTES) throw new Error("The file has more than 8 MiB: divide it.");
       // Read once, so that the import has the same bytes as the preview.
       const file = new Blob([await chosen.arrayBuffer()], { type: "text/csv" });
-      setSeen({ file, preview: await client.upload<Preview>("POST", `${PATH}/preview`, file) });
+      const preview = await client.upload<Preview>("POST", `${PATH}/preview`, file);
+      if (newest.current === chosen) setSeen({ file, preview });
     });
     // Lets the user choose the same file again once it has been corrected.
     field.value = "";
   };
-  const take = ({ file, preview }: Seen) =>
-    work(async () => {
+  const take = ({ file, preview }: Seen) => {
+    if (busy) return;
+    void work(async () => {
       const done = await client.upload<Preview>("PUT", `${PATH}?basis=${preview.basis}`, file);
-      setSeen(undefined);
+      setSeen((now) => (now?.file === file ? undefined : now));
       setSaid(`Done: ${done.new} made, ${done.changed} changed, ${done.unchanged} as they were.`);
     });
+  };
   return (
     <>
       <p class="tools">
-        <button type="button" aria-disabled={busy} onClick={() => void download()}>
+        <button type="button" aria-disabled={busy} onClick={download}>
           Download all terminals
         </button>
         {mayOperate && (
@@ -92,7 +99,7 @@ export function TerminalFile() {
       )}
       <Flaw>{flaw}</Flaw>
       <p role="status">{busy ? "working…" : said}</p>
-      {seen && <Look seen={seen} busy={busy} onTake={() => void take(seen)} />}
+      {seen && <Look seen={seen} busy={busy} onTake={() => take(seen)} />}
     </>
   );
 }
