@@ -57,6 +57,8 @@ def test_a_file_is_looked_at_corrected_and_taken(
     choose(page, "Look at a CSV file", "fleet.csv", good.replace("Coach 802", "Coach 8"))
     expect(page.get_by_text("0 to make, 1 to change")).to_be_visible(timeout=PATIENCE_MS)
     service.call("PUT", "/v1/terminals/802", {"beam": BEAM, "name": "Theirs"})
+    change = page.get_by_role("region", name="Terminals that would change")
+    expect(change).to_contain_text('name: "Coach 802" → "Coach 8"')
     page.get_by_role("button", name="Make and change 1").click()
     expect(page.get_by_role("alert")).to_contain_text("look again", timeout=PATIENCE_MS)
     assert service.call("GET", "/v1/terminals/802")["name"] == "Theirs"

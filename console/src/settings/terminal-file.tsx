@@ -1,6 +1,7 @@
 /** Terminals as a CSV file: download; preview, then import of the whole file. */
 
 import { useRef, useState } from "preact/hooks";
+import { differences } from "../access/differences";
 import { textOf } from "../access/listed";
 import { useLive } from "../shell/context";
 import { focusAround } from "../shell/focus";
@@ -13,13 +14,16 @@ const PATH = "v1/terminals.csv";
 /** The service's limit. */
 const MOST_BYTES = 8 << 20;
 
+/** By column. */
+type Values = Record<string, unknown>;
+
 interface Preview {
   new: number;
   changed: number;
   unchanged: number;
   wrong: number;
   flaws: { line: number; reason: string }[];
-  changes: { line: number; node: number; name: string; kind: "new" | "changed"; columns: string[] }[];
+  changes: { line: number; node: number; name: string; kind: "new" | "changed"; before: Values; after: Values }[];
   basis: string;
 }
 
@@ -153,13 +157,16 @@ function Changes({ preview: { changes }, count }: { preview: Preview; count: num
         </p>
       )}
       <Table label="Terminals that would change" columns={[{ number: "Line" }, "Terminal", "What"]}>
-        {changes.map(({ line, node, name, kind, columns }) => (
+        {changes.map(({ line, node, name, kind, before, after }) => (
           <tr key={line}>
             <td class="number">{line}</td>
             <th scope="row">
               {node} {name}
             </th>
-            <td>{kind === "new" ? "new" : columns.join(", ")}</td>
+            <td>
+              {kind === "new" && "new, "}
+              {differences(before, after)}
+            </td>
           </tr>
         ))}
       </Table>

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from aiohttp import web
 from pydantic import Field
@@ -46,13 +46,16 @@ class LineFlaw(models.Model):
 
 
 class LineChange(models.Model):
-    """A terminal that a line makes or changes, and which of its columns."""
+    """A terminal that a line makes or changes: which of its columns, as they are and will be."""
 
     line: int
     node: int
     name: str
     kind: Literal["new", "changed"]
     columns: list[str]
+    # Of a new terminal: nothing.
+    before: dict[str, Any]
+    after: dict[str, Any]
 
 
 class FilePreview(models.Model):
@@ -221,7 +224,13 @@ def _shown(one: TerminalChange) -> LineChange:
     columns = [name for name, value in one.after.items() if before.get(name) != value]
     kind: Literal["new", "changed"] = "new" if one.before is None else "changed"
     return LineChange(
-        line=one.line, node=one.node, name=one.after["name"], kind=kind, columns=columns
+        line=one.line,
+        node=one.node,
+        name=one.after["name"],
+        kind=kind,
+        columns=columns,
+        before={name: before[name] for name in columns if name in before},
+        after={name: one.after[name] for name in columns},
     )
 
 

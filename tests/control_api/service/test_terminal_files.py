@@ -49,7 +49,11 @@ def test_a_file_is_looked_at_taken_and_downloaded_again(api: Api) -> None:
         (2, FIRST, "changed"),
         (4, 31, "new"),
     ]
-    assert set(seen["changes"][0]["columns"]) == {"name", "weight", "tags"}
+    changed, made = seen["changes"]
+    assert set(changed["columns"]) == {"name", "weight", "tags"}
+    assert set(changed["before"]) == set(changed["after"]) == {"name", "weight", "tags"}
+    assert (changed["before"]["weight"], changed["after"]["weight"]) == (1, 5)
+    assert (made["before"], made["after"]["tags"]) == ({}, ["north"])
     taken = take(api, content, seen["basis"])
     assert taken.json == {"new": 1, "changed": 1, "unchanged": 1}
     first, _, third = terminals(api)
