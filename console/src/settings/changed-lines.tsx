@@ -1,5 +1,4 @@
 import { type Line, withoutTheRest } from "./line-differences";
-import "./settings.css";
 
 /** The lines shown around each that differs. */
 const AROUND = 3;
