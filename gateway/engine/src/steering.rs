@@ -72,6 +72,10 @@ pub struct TunnelSnapshot {
     pub held: bool,
     /// What it sends, bit/s.
     pub sends_bps: u64,
+    /// The path's round trip as measured, with its queue; `None` while it is not known.
+    pub rtt: Option<Duration>,
+    /// Part of the packets that the path loses by itself, as measured.
+    pub loss: f64,
     /// Its bytes that wait for the neighbour, and its streams that have something to seal.
     pub backlog_bytes: u64,
     /// As above.
@@ -259,6 +263,8 @@ impl Engine {
         let tunnels = neighbours.into_iter().flat_map(|(neighbour, steered)| {
             steered.tunnels.iter().filter_map(|(class, tunnel)| {
                 let (path, since, reason) = tunnel.on?;
+                let measured = self.hops.get(&path).map(|hop| hop.measured);
+                let measured = measured.unwrap_or_default();
                 Some(TunnelSnapshot {
                     neighbour: *neighbour,
                     class: *class,
@@ -267,6 +273,8 @@ impl Engine {
                     reason,
                     held: tunnel.held.is_some(),
                     sends_bps: steered.of_classes.get(class).map_or(0, |pace| pace.bps),
+                    rtt: measured.base_rtt.map(|base| base + measured.queue),
+                    loss: measured.loss,
                     backlog_bytes: self.waiting_of(*neighbour, *class),
                     backlogged_streams: self.backlogged_streams(*neighbour, *class),
                     moves: tunnel.moves.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use underpass_engine::{HopId, MeasuredLink, MigrateError, MoveReason, PathUse, StreamKey};
 use underpass_streams::Event;
 
-use crate::bench::{BULK, MRU, URGENT};
+use crate::bench::{BULK, MRU, Node, URGENT};
 use crate::lines::Lines;
 use crate::paths::{
     FAR, MS, NEAR, both_lines, by_hop, drain, longest_gap, transfer, two_hops, two_paths,
@@ -55,6 +55,26 @@ fn what_waits_of_a_class_that_moves_is_told() {
     };
     let waits = (tunnel.backlog_bytes, tunnel.backlogged_streams);
     assert_eq!(waits, (5_000, 1));
+}
+
+#[test]
+fn what_was_measured_of_the_path_of_a_class_that_moves_is_told() {
+    let (mut terminal, _) = two_paths(&[(BULK, PathUse::Migrate, &["hop0", "hop1"])]);
+    let figures = |node: &Node| {
+        let [tunnel] = &node.engine.tunnels()[..] else {
+            panic!("one class moves");
+        };
+        (tunnel.rtt, tunnel.loss)
+    };
+    assert_eq!(figures(&terminal), (None, 0.0));
+    let measured = MeasuredLink {
+        base_rtt: Some(30 * MS),
+        queue: 12 * MS,
+        loss: 0.02,
+        ..MeasuredLink::default()
+    };
+    terminal.engine.measured(terminal.now, NEAR, measured, 0);
+    assert_eq!(figures(&terminal), (Some(42 * MS), 0.02));
 }
 
 #[test]

@@ -31,6 +31,12 @@ pub struct MigrationView {
     pub held: bool,
     /// What it sends to this neighbour, bit/s of bundles.
     pub sends_bps: u64,
+    /// The path's round trip as measured, with its queue, ms; null while it is not known.
+    #[serde(default)]
+    pub rtt_ms: Option<f64>,
+    /// Part of the packets that the path loses by itself, as measured.
+    #[serde(default)]
+    pub loss: f64,
     /// What of it waits for the neighbour, bytes.
     #[serde(default)]
     pub backlog_bytes: u64,
@@ -122,6 +128,8 @@ impl ApiState {
             reason: tunnel.reason.as_ref().map(name),
             held: tunnel.held,
             sends_bps: tunnel.sends_bps,
+            rtt_ms: tunnel.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+            loss: tunnel.loss,
             backlog_bytes: tunnel.backlog_bytes,
             backlogged_streams: tunnel.backlogged_streams,
             moves: moves
