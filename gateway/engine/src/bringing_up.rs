@@ -218,12 +218,12 @@ impl Engine {
         let Some(class) = queue.flatten().map(class_of) else {
             return;
         };
-        let waiting = self.waiting_in(neighbour, class, |_| true);
         for id in each(hops.iter().copied()) {
             let helps = self.helps(id, class);
             let Others::Able(Some(rate_bps)) = self.others(now, id, class) else {
                 continue;
             };
+            let waiting = self.waiting_for_others(id, class);
             let needs = time_of(waiting.saturating_add(size_bytes), rate_bps);
             let presence = self.presence_mut(id).filter(|_| helps);
             if presence.is_some_and(|presence| presence.expect(needs)) {
@@ -255,6 +255,23 @@ impl Engine {
             };
         }
         sum
+    }
+
+    /// What waits in a class and in those of the same or a higher priority, and may go by the other
+    /// hops that the class may use, bytes.
+    fn waiting_for_others(&self, id: HopId, class: Class) -> u64 {
+        let neighbour = self.neighbour_of(id).unwrap_or_default();
+        let others = self.ways.hops_to(neighbour).iter().copied();
+        let others = others.filter(|other| *other != id);
+        let others = others.filter(|other| self.may_use(neighbour, class, *other));
+        let others: Vec<HopId> = others.collect();
+        self.sum_before(class, |of| {
+            let mut others = others.iter();
+            match of == class || others.any(|other| self.may_use(neighbour, of, *other)) {
+                true => self.waiting_of(neighbour, of),
+                false => 0,
+            }
+        })
     }
 
     /// Whether a backlog of a class would go by a hop that is brought up for it.
@@ -316,7 +333,7 @@ impl Engine {
                         continue;
                     };
                     if waits {
-                        let waiting = self.waiting_in(neighbour, class, |_| true);
+                        let waiting = self.waiting_for_others(id, class);
                         reading.others_need = reading.others_need.max(time_of(waiting, rate_bps));
                     }
                     let room = rate_bps / 10 * ROOM_TENTHS;

@@ -107,9 +107,10 @@ impl Engine {
                 false => Duration::MAX,
             });
         };
+        let waiting_bytes = self.waiting_bytes(neighbour, class, &candidates);
         let own = candidates.swap_remove(own).way;
         let others: Vec<Way> = candidates.iter().map(|other| other.way).collect();
-        own.turn(&others, self.waiting_bytes(neighbour, class))
+        own.turn(&others, waiting_bytes)
     }
 
     /// How many bytes lie before the bundle that a hop is to take, and the hop that takes these.
@@ -122,10 +123,11 @@ impl Engine {
         }
         let mut candidates = self.candidates(now, neighbour, class);
         let own = candidates.iter().position(|one| one.id == id)?;
+        let waiting_bytes = self.waiting_bytes(neighbour, class, &candidates);
         let own = candidates.swap_remove(own).way;
         let nearest = candidates.iter().min_by_key(|one| one.way.delay)?.id;
         let others: Vec<Way> = candidates.iter().map(|other| other.way).collect();
-        let bytes = own.lead(&others, self.waiting_bytes(neighbour, class));
+        let bytes = own.lead(&others, waiting_bytes);
         let carried = match self.is_in_flight(id) {
             true => now.saturating_duration_since(self.hops.get(&id)?.in_flight_since),
             false => Duration::ZERO,
@@ -293,41 +295,54 @@ impl Engine {
         })
     }
 
-    /// The bytes that wait for a neighbour in a class and in those of the same or a higher
-    /// priority.
-    fn waiting_bytes(&self, neighbour: u64, class: Class) -> u64 {
-        self.waiting_in(neighbour, class, |_| true).max(1)
+    /// The bytes that wait for a neighbour in a class and, as far as these hops may carry them, in
+    /// those of the same or a higher priority.
+    fn waiting_bytes(&self, neighbour: u64, class: Class, by: &[Candidate]) -> u64 {
+        let hops: Vec<HopId> = by.iter().map(|one| one.id).collect();
+        let waiting = self.sum_before(class, |of| match of == class {
+            true => self.waiting_of(neighbour, of),
+            false => self.waiting_for(neighbour, of, &hops),
+        });
+        waiting.max(1)
     }
 
-    /// The part of [`Engine::waiting_bytes`] that is to go by a hop: all but the classes that
-    /// another hop carries.
+    /// What waits in a class and in those of the same or a higher priority, and is to go by a hop.
     pub(crate) fn backlog_by(&self, neighbour: u64, class: Class, id: HopId) -> u64 {
-        self.waiting_in(neighbour, class, |of| {
-            let path = self.steering.path_of(neighbour, of);
-            path.is_none_or(|path| path == id)
-        })
+        self.sum_before(class, |of| self.waiting_for(neighbour, of, &[id]))
     }
 
-    /// What waits in the other classes of the same or a higher priority, and may go by a hop.
+    /// The same without the class itself.
     pub(crate) fn backlog_of_others(&self, neighbour: u64, class: Class, id: HopId) -> u64 {
-        self.waiting_in(neighbour, class, |of| {
-            let path = self.steering.path_of(neighbour, of);
-            of != class && path.is_none_or(|path| path == id)
+        self.sum_before(class, |of| match of == class {
+            true => 0,
+            false => self.waiting_for(neighbour, of, &[id]),
         })
     }
 
-    pub(crate) fn waiting_in(
-        &self,
-        neighbour: u64,
-        class: Class,
-        counts: impl Fn(Class) -> bool,
-    ) -> u64 {
+    /// The sum over a class and those of the same or a higher priority.
+    pub(crate) fn sum_before(&self, class: Class, bytes: impl Fn(Class) -> u64) -> u64 {
         let classes = &self.config.scheduler.classes;
         let priority = classes.iter().find(|of| of.class == class);
         let priority = priority.map_or(0, |of| of.priority);
         let before = classes.iter().filter(|of| of.priority <= priority);
-        let counted = before.filter(|of| counts(of.class));
-        counted.map(|of| self.waiting_of(neighbour, of.class)).sum()
+        before.map(|of| bytes(of.class)).sum()
+    }
+
+    /// What waits for a neighbour in a class and is to go by one of these hops.
+    fn waiting_for(&self, neighbour: u64, class: Class, hops: &[HopId]) -> u64 {
+        if !hops.iter().any(|id| self.may_use(neighbour, class, *id)) {
+            return 0;
+        }
+        let elsewhere = self.waiting_elsewhere(neighbour, class, hops);
+        self.waiting_of(neighbour, class).saturating_sub(elsewhere)
+    }
+
+    /// Whether a class may go by a hop to a neighbour, and has not moved to another one.
+    pub(crate) fn may_use(&self, neighbour: u64, class: Class, id: HopId) -> bool {
+        let hop = self.hops.get(&id);
+        let path = self.steering.path_of(neighbour, class);
+        path.is_none_or(|path| path == id)
+            && hop.is_some_and(|hop| self.place_on(hop, class).is_some())
     }
 
     /// What waits for a neighbour in a class alone.

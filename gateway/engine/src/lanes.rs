@@ -12,7 +12,7 @@ use underpass_bundle::NeighbourId;
 use underpass_cla::Class;
 use underpass_streams::{class_of, lane, lanes};
 
-use crate::choosing::ASKED_WITHIN;
+use crate::choosing::{ASKED_WITHIN, COUNTED_PEERS};
 use crate::completing::Completing;
 use crate::engine::Engine;
 use crate::hop::HopId;
@@ -90,6 +90,28 @@ impl Engine {
             let hop = self.hops.get(id);
             hop.is_some_and(|hop| self.place_by_policy(hop, class).is_some())
         })
+    }
+
+    /// What waits in a class for other hops than these, bytes. Hops that cannot carry leave what
+    /// waits for them to the others.
+    pub(crate) fn waiting_elsewhere(&self, neighbour: u64, class: Class, hops: &[HopId]) -> u64 {
+        if self.policy(class).uses != PathUse::MinFct {
+            return 0;
+        }
+        let carries = |id: &HopId| {
+            let hop = self.hops.get(id).filter(|hop| !hop.blocked);
+            hop.is_some_and(|hop| {
+                hop.carrier(class).is_some() && self.place_on(hop, class).is_some()
+            })
+        };
+        let lanes = self.hops_with_lanes(neighbour, class).zip(lanes(class));
+        let elsewhere = lanes.filter(|(id, _)| !hops.contains(id) && carries(id));
+        let behind = || self.ways.peers_behind(neighbour).take(COUNTED_PEERS);
+        let waiting = elsewhere.map(|(_, lane)| {
+            let streams = behind().filter_map(|peer| self.peers.get(peer));
+            streams.map(|streams| streams.waiting_in(lane)).sum::<u64>()
+        });
+        waiting.sum()
     }
 
     /// The queues of a class with lanes that a hop may seal from now.

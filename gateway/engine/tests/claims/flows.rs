@@ -9,7 +9,7 @@ use underpass_engine::{
 };
 use underpass_streams::Event;
 
-use crate::bench::{BULK, Node, config, pair_by_two};
+use crate::bench::{BULK, Node, URGENT, config, pair_by_two};
 use crate::lines::Lines;
 use crate::paths::{FAR, MS, NEAR, both_lines, by_hop, drain, two_hops};
 
@@ -98,6 +98,39 @@ fn flows_choose_among_the_hops_of_their_policy_wherever_these_stand() {
     };
     assert_eq!(chosen(1_000), Some(HopId(4)));
     assert_eq!(chosen(5_000_000), Some(HopId(5)));
+}
+
+#[test]
+fn what_waits_for_another_hop_delays_no_flow() {
+    let pinned = Policy {
+        uses: PathUse::Pinned,
+        paths: vec!["hop1".to_owned()],
+        ..Policy::default()
+    };
+    for (policy, streams) in [(pinned, 8), (minfct(Estimate::OpenSession), 1)] {
+        let both = |node, neighbour| {
+            let mut config = configured(node, neighbour, Estimate::OpenSession);
+            config.policies.insert(URGENT, policy.clone());
+            config
+        };
+        let (mut terminal, _hub) = pair_by_two(both(10, 1), both(1, 10));
+        // All of this goes by the far hop, whose session takes nothing after the first bundle.
+        for _ in 0..streams {
+            let key = terminal.open(1, URGENT);
+            let room = terminal.engine.send_capacity(key);
+            begin(&mut terminal, key, 20_000_000, room);
+        }
+        let key = terminal.open(1, BULK);
+        let told = terminal.engine.begin_flow(terminal.now, key, 20_000, true);
+        let why = told.why.expect("it was asked");
+        let before = |id: HopId| {
+            let path = why.compared.iter().find(|path| path.hop == id);
+            path.map(|path| path.others.before_bytes)
+        };
+        assert!(before(NEAR) < Some(10_000), "{why:?}");
+        assert!(before(FAR) > Some(100_000), "{why:?}");
+        assert_eq!(why.chosen, Some(NEAR));
+    }
 }
 
 #[test]

@@ -115,6 +115,11 @@ impl Mux {
         }
     }
 
+    /// The bytes that wait in a queue, those in the lanes of a class apart. O(1).
+    pub(crate) fn waiting_in(&self, queue: Class) -> u64 {
+        self.backlog_of(queue).bytes
+    }
+
     /// Whether [`Mux::poll_payload`] has something for `class`. O(1).
     pub(crate) fn has_pending(&self, class: Class) -> bool {
         let backlog = self.backlog_of(class);

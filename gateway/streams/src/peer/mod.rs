@@ -292,6 +292,11 @@ impl Peer {
         backlog
     }
 
+    /// The bytes that wait in a queue; those in the lanes of a class are not in its own. O(1).
+    pub fn waiting_in(&self, queue: Class) -> u64 {
+        self.current.waiting_in(queue)
+    }
+
     /// What the flows that wait in a lane have left; `None` before the first flow.
     pub fn load(&self, lane: Class) -> Option<&Load> {
         self.current.load(lane)
