@@ -304,15 +304,25 @@ impl Engine {
             arriving_bps,
             ..Competition::default()
         };
-        for peer in self.ways.peers_behind(neighbour).take(COUNTED_PEERS) {
-            let load = self.peers.get(peer).and_then(|streams| streams.load(lane));
-            if let Some(load) = load {
-                others.flows += load.flows();
-                others.bytes = others.bytes.saturating_add(load.up_to(size_bytes));
-            }
+        let mut lanes = vec![lane];
+        // The paper knows no classes: all flows that go by the path compete. For the other
+        // estimate those of other classes are among the bytes before.
+        if self.policy(class).estimate == Estimate::NewConnection {
+            let too = self.classes.iter().filter(|of| **of != class);
+            let too = too.filter(|of| self.policy(**of).uses == PathUse::MinFct);
+            lanes.extend(too.filter_map(|of| self.lane_of(neighbour, *of, id)));
         }
-        if loss > LOSSY {
-            others.flows += self.unacknowledged_flows(now, neighbour, lane);
+        for lane in lanes {
+            for peer in self.ways.peers_behind(neighbour).take(COUNTED_PEERS) {
+                let load = self.peers.get(peer).and_then(|streams| streams.load(lane));
+                if let Some(load) = load {
+                    others.flows += load.flows();
+                    others.bytes = others.bytes.saturating_add(load.up_to(size_bytes));
+                }
+            }
+            if loss > LOSSY {
+                others.flows += self.unacknowledged_flows(now, neighbour, lane);
+            }
         }
         others
     }

@@ -75,6 +75,33 @@ fn the_papers_estimate_shuns_the_far_hop_for_its_handshake_and_start_up() {
 }
 
 #[test]
+fn by_the_papers_estimate_flows_of_all_classes_compete() {
+    for (estimate, competing) in [
+        (Estimate::NewConnection, (2, 20_000)),
+        (Estimate::OpenSession, (0, 0)),
+    ] {
+        let both = |node, neighbour| {
+            let mut config = configured(node, neighbour, estimate);
+            config.policies.insert(URGENT, minfct(estimate));
+            config
+        };
+        let (mut terminal, _hub) = pair_by_two(both(10, 1), both(1, 10));
+        // The near hop's session takes nothing after the first bundle, which has the whole first
+        // flow: that does not wait for the path any more.
+        for _ in 0..3 {
+            let key = terminal.open(1, URGENT);
+            begin(&mut terminal, key, 10_000, 10_000);
+        }
+        let key = terminal.open(1, BULK);
+        let told = terminal.engine.begin_flow(terminal.now, key, 20_000, true);
+        let why = told.why.expect("it was asked");
+        let near = why.compared.iter().find(|path| path.hop == NEAR);
+        let waiting = near.map(|path| (path.others.flows, path.others.bytes));
+        assert_eq!(waiting, Some(competing), "{why:?}");
+    }
+}
+
+#[test]
 fn flows_choose_among_the_hops_of_their_policy_wherever_these_stand() {
     let mut config = config(10, &[1; 6]);
     for (hop, (rate, rtt)) in config.hops[4..].iter_mut().zip([(10, 30), (40, 530)]) {
