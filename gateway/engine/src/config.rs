@@ -26,7 +26,7 @@ pub struct EngineConfig {
     pub agent: bundle::Config,
     /// Classes and utilisation of the links.
     pub scheduler: scheduler::Config,
-    /// Capacity that all hops share, bit/s of IP bytes.
+    /// Capacity that all hops on the beam share, bit/s of IP bytes.
     pub beam_rate_bps: Option<u64>,
     /// The hops to the neighbours.
     pub hops: Vec<HopConfig>,
@@ -64,6 +64,8 @@ pub struct HopConfig {
     pub known_as: Vec<String>,
     /// The neighbour's ipn node number.
     pub neighbour: u64,
+    /// Whether it shares the beam's capacity with others; else it has a link of its own.
+    pub on_beam: bool,
     /// Share of the beam while no plan says otherwise.
     pub weight: u64,
     /// Rate from this node, bit/s of IP bytes, that no plan exceeds.
@@ -142,6 +144,7 @@ impl HopConfig {
             name,
             known_as: Vec::new(),
             neighbour,
+            on_beam: true,
             weight: 1,
             send_rate_bps: None,
             rate_hint_bps: None,

@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// The capacity that all hops share, bit/s of IP bytes; `None` is
+    /// The capacity that all hops on the beam share, bit/s of IP bytes; `None` is
     /// unlimited.
     pub fn beam_rate_bps(&self) -> Option<u64> {
         self.beam_rate_bps
@@ -156,8 +156,8 @@ impl Engine {
         self.beam_by_operator.is_some()
     }
 
-    /// Sets the capacity that all hops share, bit/s of IP bytes, by an operator's order; `None` is
-    /// unlimited. It takes precedence over plan and configuration.
+    /// Sets the capacity that all hops on the beam share, bit/s of IP bytes, by an operator's
+    /// order; `None` is unlimited. It takes precedence over plan and configuration.
     pub fn set_beam_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
         self.beam_by_operator = Some(rate_bps);
         self.apply_beam_rate(now);

@@ -181,11 +181,11 @@ pub struct Engine {
     pub(crate) last_fed: HopId,
     /// The time of day, where it is known.
     pub(crate) utc: Option<Utc>,
-    /// The plans of the beam, whose capacity and shares hold for all hops.
+    /// The plans of the beam, whose capacity and shares hold for all hops on it.
     pub(crate) beam: Followed,
     /// The beam's rate as an operator has set it, over any plan.
     pub(crate) beam_by_operator: Option<Option<u64>>,
-    /// The capacity that all hops share, bit/s of IP bytes.
+    /// The capacity that all hops on the beam share, bit/s of IP bytes.
     pub(crate) beam_rate_bps: Option<u64>,
     /// The part of that which operator, plan or configuration allow.
     pub(crate) beam_allowed_bps: Option<u64>,
@@ -267,6 +267,7 @@ impl Engine {
         for hop in &config.hops {
             let state = Hop::new(now, hop.clone(), numbers);
             scheduler.add_terminal(now, hop.id.terminal(), hop.weight, state.rate_bps());
+            scheduler.set_beside(now, hop.id.terminal(), !hop.on_beam);
             hops.insert(hop.id, state);
         }
         let ways = Ways::new(&config.hops, &config.routes);

@@ -1,10 +1,10 @@
 //! The plans that this node's links follow.
 //!
-//! At a hub the plan of the beam's forward link gives the capacity that all hops share, and each
-//! terminal's line its weight: with weights in proportion to the planned rates, whose sum is within
-//! the capacity, each terminal that has something to send gets its rate at least, and capacity that
-//! one leaves unused goes to the others at once. At a terminal the plan of the return link gives a
-//! path exactly its rate, since no terminal sees what the others use.
+//! At a hub the plan of the beam's forward link gives the capacity that the hops on the beam share,
+//! and each terminal's line its weight: with weights in proportion to the planned rates, whose sum
+//! is within the capacity, each terminal that has something to send gets its rate at least, and
+//! capacity that one leaves unused goes to the others at once. At a terminal the plan of the return
+//! link gives a path exactly its rate, since no terminal sees what the others use.
 //!
 //! A line's blockages are planned blockages of the link (see `link`): they
 //! hold sending, unless the peer is heard. All times are control's.
@@ -20,8 +20,8 @@ use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
 use crate::link::{PlannedBlockage, Planner};
 
-/// The weight of a hop that the plan in force does not name, among weights in bit/s: it gets what
-/// the others leave, and a little where they leave nothing.
+/// The weight of a hop on the beam that the plan in force does not name, among weights in bit/s: it
+/// gets what the others leave, and a little where they leave nothing.
 const UNNAMED_WEIGHT: u64 = 8_000;
 
 /// A plan begins or ends to hold.
@@ -333,8 +333,8 @@ impl Engine {
             return;
         };
         (hop.segment, hop.guaranteed_bps) = (segment, guaranteed_bps);
-        // A hop that the plan does not name gets what the others leave.
-        let weight = match shared {
+        // A hop on the beam that the plan does not name gets what the others leave.
+        let weight = match shared && hop.config.on_beam {
             true => hop.planned_bps().unwrap_or(UNNAMED_WEIGHT).max(1),
             false => hop.config.weight,
         };

@@ -141,6 +141,7 @@ impl Engine {
         let terminal = config.id.terminal();
         self.scheduler
             .add_terminal(now, terminal, config.weight, hop.rate_bps());
+        self.scheduler.set_beside(now, terminal, !config.on_beam);
         self.hops.insert(config.id, hop);
     }
 
@@ -150,6 +151,8 @@ impl Engine {
         };
         debug_assert_eq!(hop.config.neighbour, config.neighbour);
         hop.reconfigure(config.clone());
+        self.scheduler
+            .set_beside(now, config.id.terminal(), !config.on_beam);
         self.widen(config.id);
         // The hop may not be metered any more, and only metered hops rest.
         self.wake(now, config.id);

@@ -12,6 +12,10 @@
 //! it has really sent are charged when the quantum ends; what it does not need it gives back. Only
 //! these calls take the beam's lock, and without a rate nothing does.
 //!
+//! A child may be *beside* the root ([`LinkScheduler::set_beside`]): a hub reaches some terminals
+//! by another link than its beam as well. Such children are granted bundles in an order of their
+//! own, in which each keeps to its own rate alone. They and those that share the root take turns.
+//!
 //! Invariants:
 //! - **Rate.** The root and each child have a debt bucket: a bundle may leave while the level is
 //!   not negative, and is charged with what was really sent. So in any window a child sends at most
@@ -32,9 +36,9 @@
 //!   priority count as a priority of their own, before the rest: they had no part in the debt.) The
 //!   root's debt delays all.
 //! - **Work conservation.** If some unblocked child's next bundle is not delayed by a debt, and the
-//!   root's level is not negative, something is granted. A shard may be late for its turn: the
-//!   others wait for it until the root has saved up 10 ms of its rate. This time is not lost, since
-//!   the root saves up to 60 ms.
+//!   root's level is not negative or the child is beside the root, something is granted. A shard
+//!   may be late for its turn: the others wait for it until the root has saved up 10 ms of its
+//!   rate. This time is not lost, since the root saves up to 60 ms.
 //! - **Shares.** Children share the root, and classes of one priority share their child, by
 //!   start-time fair queueing over weights (Goyal, Vin and Cheng 1996): two that stay backlogged
 //!   differ from their weights' ratio by at most one bundle each. Deficit round robin has the same
@@ -63,6 +67,7 @@ mod bucket;
 mod classes;
 mod fair;
 mod link;
+mod queues;
 mod recent;
 mod shaper;
 mod shard;

@@ -1,6 +1,5 @@
 //! The tree of a link, and the decisions it makes.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,8 @@ use underpass_work::FastMap;
 
 use crate::beam::{Beam, QUANTUM};
 use crate::classes::{ClassConfig, ClassError, Classes};
-use crate::fair::{FairQueue, Ranked, virtual_time};
+use crate::fair::virtual_time;
+use crate::queues::Queues;
 use crate::shaper::{Shaper, shape};
 use crate::shard::{Shard, Turn};
 use crate::terminal::{Leaf, Standing, Terminal, TerminalId, debt_level, debt_levels};
@@ -85,15 +85,12 @@ pub struct LinkScheduler {
     shard: Shard,
     numbers: FastMap<TerminalId, usize>,
     terminals: Slab<Terminal>,
-    /// Terminals that may send, by their shares.
-    eligible: FairQueue,
-    /// Eligible terminals with signalling ready, by their shares of signalling.
-    signalling: FairQueue,
-    /// Eligible terminals whose next class has something sparse and that are not far ahead of their
-    /// shares, by their shares of sparse bundles.
-    sparse: FairQueue,
-    /// Terminals whose first ready level is delayed by a debt, by when that ends.
-    waiting: BTreeSet<Ranked<Instant>>,
+    /// Those that share the root.
+    sharing: Queues,
+    /// Those beside it, see [`LinkScheduler::set_beside`].
+    beside: Queues,
+    /// It is the turn of those beside the root.
+    beside_is_next: bool,
 }
 
 impl LinkScheduler {
@@ -116,10 +113,9 @@ impl LinkScheduler {
             shard: Shard::on(beam),
             numbers: FastMap::default(),
             terminals: Slab::new(),
-            eligible: FairQueue::default(),
-            signalling: FairQueue::default(),
-            sparse: FairQueue::default(),
-            waiting: BTreeSet::new(),
+            sharing: Queues::default(),
+            beside: Queues::default(),
+            beside_is_next: false,
         })
     }
 
@@ -132,10 +128,9 @@ impl LinkScheduler {
             shard,
             numbers,
             terminals,
-            eligible,
-            signalling,
-            sparse,
-            waiting,
+            sharing,
+            beside,
+            beside_is_next: _,
         } = self;
         shard.footprint(tell);
         tell("numbers of scheduled terminals", numbers.len());
@@ -143,10 +138,8 @@ impl LinkScheduler {
         for (_, terminal) in terminals {
             terminal.footprint(tell);
         }
-        eligible.footprint(tell);
-        signalling.footprint(tell);
-        sparse.footprint(tell);
-        tell("scheduled terminals in debt", waiting.len());
+        sharing.footprint(tell);
+        beside.footprint(tell);
     }
 
     /// Adds a terminal with its share `weight` (at least 1) of the root and,
@@ -167,9 +160,7 @@ impl LinkScheduler {
                 .terminals
                 .insert(Terminal::new(id, weight, &self.classes));
             self.numbers.insert(id, number);
-            self.eligible.register(number, weight);
-            self.signalling.register(number, weight);
-            self.sparse.register(number, weight);
+            self.sharing.register(number, weight);
         }
         self.set_rate(now, id, rate_bps);
     }
@@ -224,21 +215,44 @@ impl LinkScheduler {
         if let Some(&number) = self.numbers.get(&id) {
             let weight = weight.max(1);
             self.update(number, |terminal| terminal.weight = weight);
-            self.eligible.set_weight(number, weight);
-            self.signalling.set_weight(number, weight);
-            self.sparse.set_weight(number, weight);
+            self.queues_of(number).set_weight(number, weight);
         }
     }
 
+    /// Tells whether a terminal is reached by a link of its own, beside the root: then the root's
+    /// rate, shares and debts do not concern it, nor does it use any of them. Those beside the root
+    /// and those that share it take turns, so that neither delay the others.
+    pub fn set_beside(&mut self, now: Instant, id: TerminalId, beside: bool) {
+        let Some(&number) = self.numbers.get(&id) else {
+            return;
+        };
+        let terminal = &self.terminals[number];
+        if terminal.beside == beside {
+            return;
+        }
+        let (blocked, subtracted_bps) = (terminal.blocked, terminal.subtracted_bps);
+        self.set_blocked(id, true);
+        self.subtract(now, id, 0);
+        let terminal = &mut self.terminals[number];
+        terminal.beside = beside;
+        let weight = terminal.weight;
+        self.queues_of(number).register(number, weight);
+        self.subtract(now, id, subtracted_bps);
+        self.set_blocked(id, blocked);
+    }
+
     /// Takes `bps` of traffic that the scheduler does not send (ACKs, plain
-    /// IP: see [`crate::UnscheduledTraffic`]) from the terminal's rate and the
-    /// root's, in place of what was told before.
+    /// IP: see [`crate::UnscheduledTraffic`]) from the terminal's rate and, if
+    /// it shares it, the root's, in place of what was told before.
     pub fn subtract(&mut self, now: Instant, id: TerminalId, bps: u64) {
         let Some(&number) = self.numbers.get(&id) else {
             return;
         };
-        let before = std::mem::replace(&mut self.terminals[number].subtracted_bps, bps);
-        self.shard.subtract(now, before, bps);
+        let terminal = &mut self.terminals[number];
+        let before = std::mem::replace(&mut terminal.subtracted_bps, bps);
+        if !terminal.beside {
+            self.shard.subtract(now, before, bps);
+        }
         self.reshape(now, number);
     }
 
@@ -313,8 +327,8 @@ impl LinkScheduler {
         place.is_none_or(|place| debt_level(self.classes.level(place).0, false) >= debtor)
     }
 
-    /// Notes that `ip_bytes` too many were sent to all terminals together: nothing more is granted
-    /// until the root could have carried them.
+    /// Notes that `ip_bytes` too many were sent to all terminals that share the root together:
+    /// nothing more is granted to them until the root could have carried these bytes.
     pub fn make_up_for_all(&mut self, now: Instant, ip_bytes: u64) {
         self.shard.beam().make_up_for(now, ip_bytes);
     }
@@ -323,57 +337,75 @@ impl LinkScheduler {
     /// same question is the same.
     pub fn next(&mut self, now: Instant) -> Decision {
         self.wake(now);
-        let signalling = self.signalling.first().map(|number| (number, (0, 0)));
-        let first_of = |queue: &FairQueue| {
-            let number = queue.first()?;
-            Some((number, self.terminals[number].first()?))
-        };
-        let early = signalling.or_else(|| first_of(&self.sparse));
-        let other = || first_of(&self.eligible);
-        let Some((number, (level, member))) = early.or_else(other) else {
-            let root = self.shard.leave(now, &mut self.eligible);
-            return match (self.waiting.first(), root) {
+        let beside = self.beside.first();
+        if let Some((number, early)) = beside.filter(|_| self.beside_is_next) {
+            return self.grant(number, early);
+        }
+        match (self.next_of_root(now), beside, self.beside.next_at()) {
+            (send @ Decision::Send { .. }, _, _) => send,
+            (_, Some((number, early)), _) => self.grant(number, early),
+            (Decision::Wait(at), None, Some(other)) => Decision::Wait(at.min(other)),
+            (Decision::Idle, None, Some(at)) => Decision::Wait(at),
+            (decision, None, None) => decision,
+        }
+    }
+
+    /// The same for those that share the root alone.
+    fn next_of_root(&mut self, now: Instant) -> Decision {
+        let Some((number, early)) = self.sharing.first() else {
+            let root = self.shard.leave(now, &mut self.sharing.eligible);
+            return match (self.sharing.next_at(), root) {
                 (None, _) | (_, Turn::Never) => Decision::Idle,
-                (Some(first), Turn::Now) => Decision::Wait(first.rank),
-                (Some(first), Turn::At(root_at)) => Decision::Wait(root_at.max(first.rank)),
+                (Some(at), Turn::Now) => Decision::Wait(at),
+                (Some(at), Turn::At(root_at)) => Decision::Wait(root_at.max(at)),
             };
         };
-        match self.shard.ask(now, early.is_some(), &mut self.eligible) {
+        match self.shard.ask(now, early, &mut self.sharing.eligible) {
             Turn::Never => Decision::Idle,
             Turn::At(at) => Decision::Wait(at),
-            Turn::Now => {
-                let terminal = self.terminals[number].id;
-                let class = self.classes.at(level, member);
-                let max_bytes = match early {
-                    Some(_) => self.short_bundle_bytes(number),
-                    None => self.bundle_bytes(number),
-                };
-                Decision::Send {
-                    leaf: Leaf { terminal, class },
-                    max_bytes,
-                }
-            }
+            Turn::Now => self.grant(number, early),
         }
+    }
+
+    fn grant(&self, number: usize, early: bool) -> Decision {
+        let terminal = &self.terminals[number];
+        let Some((level, member)) = terminal.first() else {
+            return Decision::Idle;
+        };
+        let leaf = Leaf {
+            terminal: terminal.id,
+            class: self.classes.at(level, member),
+        };
+        let max_bytes = match early {
+            true => self.short_bundle_bytes(number),
+            false => self.bundle_bytes(number),
+        };
+        Decision::Send { leaf, max_bytes }
     }
 
     /// Charges `ip_bytes` that left for `leaf`: a bundle that was granted, or
     /// what its transport sent again by itself.
     pub fn sent(&mut self, now: Instant, leaf: Leaf, ip_bytes: u64) {
-        // Bytes to a terminal that is gone have used the beam, too.
-        self.shard.sent(now, ip_bytes);
         let Some((number, place)) = self.find(leaf) else {
-            return;
+            // Bytes to a terminal that is gone have used the beam, too.
+            return self.shard.sent(now, ip_bytes);
         };
         let level = self.classes.level(place);
-        if self.eligible.lead(number) == 0 {
-            self.terminals[number].is_ahead = false;
+        let is_beside = self.terminals[number].beside;
+        if !is_beside {
+            self.shard.sent(now, ip_bytes);
         }
-        self.eligible.charge(number, ip_bytes);
+        self.beside_is_next = !is_beside;
+        let is_sparse = self.terminals[number].is_sparse(level);
+        let queues = self.queues_of(number);
+        let caught_up = queues.eligible.lead(number) == 0;
+        queues.eligible.charge(number, ip_bytes);
         if leaf.class == Class::SIGNALLING {
-            self.signalling.charge(number, ip_bytes);
-        } else if self.terminals[number].is_sparse(level) {
-            self.sparse.charge(number, ip_bytes);
+            queues.signalling.charge(number, ip_bytes);
+        } else if is_sparse {
+            queues.sparse.charge(number, ip_bytes);
         }
+        self.terminals[number].is_ahead &= !caught_up;
         self.update(number, |terminal| terminal.charge(now, level, ip_bytes));
     }
 
@@ -392,12 +424,18 @@ impl LinkScheduler {
     pub fn present_bps(&self, id: TerminalId) -> Option<u64> {
         let number = *self.numbers.get(&id)?;
         let own = self.usable_bps(&self.terminals[number]);
-        own.into_iter().chain(self.share_bps(number)).min()
+        own.into_iter().chain(self.share_of(number)).min()
+    }
+
+    /// A terminal's share of the root's rate among itself and those that compete now, bit/s of IP;
+    /// `None` if the root has no rate, or the terminal is beside it.
+    pub fn share_bps(&self, id: TerminalId) -> Option<u64> {
+        self.share_of(*self.numbers.get(&id)?)
     }
 
     fn bundle_bytes(&self, number: usize) -> u64 {
         let root = self.shard.beam().usable_bps();
-        let share = self.share_bps(number).map(|share| {
+        let share = self.share_of(number).map(|share| {
             let short = bytes_in(share, BUNDLE_TIME);
             let long = bytes_in(share, SHARE_TIME);
             let line = bytes_in(root.unwrap_or(share), QUANTUM);
@@ -408,7 +446,7 @@ impl LinkScheduler {
 
     /// The same without regard to costs per bundle: 60 ms of its present rate.
     fn short_bundle_bytes(&self, number: usize) -> u64 {
-        let share = self.share_bps(number);
+        let share = self.share_of(number);
         self.bundle_within(number, share.map(|share| bytes_in(share, BUNDLE_TIME)))
     }
 
@@ -421,11 +459,12 @@ impl LinkScheduler {
         bytes.clamp(LEAST_BUNDLE_BYTES, MOST_BUNDLE_BYTES)
     }
 
-    /// A terminal's share of the root's rate among itself and those that compete now, bit/s; `None`
-    /// if the root has no rate.
-    fn share_bps(&self, number: usize) -> Option<u64> {
+    fn share_of(&self, number: usize) -> Option<u64> {
         let rate = self.shard.beam().usable_bps()?;
         let terminal = &self.terminals[number];
+        if terminal.beside {
+            return None;
+        }
         let weight = terminal.weight;
         let own_part = if terminal.is_active() { 0 } else { weight };
         let sum = (self.shard.beam().active_weight() + own_part).max(1);
@@ -476,18 +515,20 @@ impl LinkScheduler {
         let before = std::mem::replace(&mut terminal.standing, standing);
         let eligible = standing == Standing::Eligible;
         let signalling = eligible && terminal.signalling_is_ready();
-        if before != standing {
-            if let Standing::Waiting(rank) = before {
-                self.waiting.remove(&Ranked { rank, flow: number });
-            }
-            if let Standing::Waiting(rank) = standing {
-                self.waiting.insert(Ranked { rank, flow: number });
-            }
-        }
-        self.eligible.set_queued(number, eligible);
-        self.signalling.set_queued(number, signalling);
+        let queues = self.queues_of(number);
+        queues.wait(number, before, standing);
+        queues.eligible.set_queued(number, eligible);
+        queues.signalling.set_queued(number, signalling);
         let early = self.may_go_early(number);
-        self.sparse.set_queued(number, eligible && early);
+        let queues = self.queues_of(number);
+        queues.sparse.set_queued(number, eligible && early);
+    }
+
+    fn queues_of(&mut self, number: usize) -> &mut Queues {
+        match self.terminals[number].beside {
+            true => &mut self.beside,
+            false => &mut self.sharing,
+        }
     }
 
     /// Whether a terminal's next bundle need not wait for its turn: it is
@@ -495,7 +536,7 @@ impl LinkScheduler {
     /// share by more than a bundle of its own and another of what is sparse.
     fn may_go_early(&mut self, number: usize) -> bool {
         let most = 2 * self.bundle_bytes(number);
-        let lead = self.eligible.lead(number);
+        let lead = self.queues_of(number).eligible.lead(number);
         let terminal = &mut self.terminals[number];
         terminal.is_ahead |= lead > virtual_time(most, terminal.weight.into());
         let next = terminal.first();
@@ -504,12 +545,9 @@ impl LinkScheduler {
 
     /// Makes eligible every terminal that no debt delays any more.
     fn wake(&mut self, now: Instant) {
-        while let Some(&Ranked { rank, flow }) = self.waiting.first() {
-            if rank > now {
-                return;
-            }
-            let standing = self.terminals[flow].standing_at(now);
-            self.stand(flow, standing);
+        while let Some(number) = self.sharing.due(now).or_else(|| self.beside.due(now)) {
+            let standing = self.terminals[number].standing_at(now);
+            self.stand(number, standing);
         }
     }
 }
@@ -520,60 +558,4 @@ pub(crate) fn bytes_in(bps: u64, time: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use underpass_work::of;
-
-    /// Comparisons in the orders for one bundle, with `count` terminals of
-    /// eight classes that are all backlogged and shaped.
-    fn comparisons_per_bundle(count: u64) -> u64 {
-        let classes = (0..8).map(|class| ClassConfig {
-            class: Class(class),
-            priority: class,
-            weight: 1,
-        });
-        let config = Config {
-            classes: classes.collect(),
-            utilisation: 1.0,
-        };
-        let mut link = LinkScheduler::new(&config).unwrap();
-        let mut now = Instant::now();
-        link.set_root_rate(now, Some(1_000_000_000));
-        for id in 0..count {
-            link.add_terminal(now, TerminalId(id), 1, Some(2_000_000_000 / count));
-            for class in 1..8 {
-                let leaf = Leaf {
-                    terminal: TerminalId(id),
-                    class: Class(class),
-                };
-                link.set_ready(leaf, true).unwrap();
-            }
-        }
-        let bundles = 4 * count;
-        let mut sent = 0;
-        let steps = of(|| {
-            while sent < bundles {
-                match link.next(now) {
-                    Decision::Send { leaf, max_bytes } => {
-                        link.set_ready(leaf, false).unwrap();
-                        link.sent(now, leaf, max_bytes);
-                        link.set_ready(leaf, true).unwrap();
-                        sent += 1;
-                    }
-                    Decision::Wait(until) => now = until,
-                    Decision::Idle => now += Duration::from_millis(1),
-                }
-            }
-        });
-        steps / bundles
-    }
-
-    #[test]
-    fn five_thousand_terminals_cost_little_more_than_fifty() {
-        let few = comparisons_per_bundle(50);
-        let many = comparisons_per_bundle(5_000);
-        assert!(few > 0, "the orders are counted");
-        // log₂ 5,000 / log₂ 50 is 2.2; scanning would give 100.
-        assert!(many < 4 * few, "{many} comparisons against {few}");
-    }
-}
+mod tests;

@@ -42,6 +42,8 @@ pub(crate) struct Terminal {
     pub subtracted_bps: u64,
     pub shaper: Option<Shaper>,
     pub blocked: bool,
+    /// It has a link of its own, and does not use the root.
+    pub beside: bool,
     pub standing: Standing,
     /// It was far ahead of its share, and has not had its turn since.
     pub is_ahead: bool,
@@ -84,6 +86,7 @@ impl Terminal {
             subtracted_bps: 0,
             shaper: None,
             blocked: false,
+            beside: false,
             standing: Standing::Out,
             is_ahead: false,
             levels,
@@ -99,6 +102,7 @@ impl Terminal {
             subtracted_bps: _,
             shaper: _,
             blocked: _,
+            beside: _,
             standing: _,
             is_ahead: _,
             levels,
@@ -150,14 +154,17 @@ impl Terminal {
         self.ready_levels & 1 != 0
     }
 
-    /// Whether it competes for the root's rate at present.
+    /// Whether it has something to send and may send it, at present or after its debt.
     pub fn is_active(&self) -> bool {
         self.is_ready() && !self.blocked
     }
 
-    /// Its weight among the terminals that compete.
+    /// Its weight among the terminals that compete for the root's rate at present.
     pub fn active_weight(&self) -> u64 {
-        if self.is_active() { self.weight } else { 0 }
+        match self.is_active() && !self.beside {
+            true => self.weight,
+            false => 0,
+        }
     }
 
     /// The level and member to be served next: the one whose turn it is among its equals; but if

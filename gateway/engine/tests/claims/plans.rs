@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use underpass_engine::{EngineConfig, HopId, LinkChange, PlanLine, Sign, Source, StreamKey};
+use underpass_engine::{
+    EngineConfig, HopConfig, HopId, LinkChange, PlanLine, Sign, Source, StreamKey,
+};
 use underpass_plans::{Direction, Plan, Refused, State};
 
 use crate::bench::{BULK, Node, config};
@@ -66,8 +68,10 @@ struct Beam {
     terminals: Vec<Node>,
     /// The streams that keep the hub busy for each terminal, and each terminal busy.
     busy: Vec<Option<StreamKey>>,
-    /// Bytes of bundles since the last look, by terminal.
+    /// Bytes of bundles since the last look, by the hub's hop: the one of each terminal, and the
+    /// first terminal's other one.
     forward: Vec<u64>,
+    /// The same by terminal.
     back: Vec<u64>,
 }
 
@@ -101,7 +105,7 @@ impl Beam {
             hub,
             terminals,
             busy: vec![None; 4],
-            forward: vec![0; 2],
+            forward: vec![0; 3],
             back: vec![0; 2],
         };
         beam.pass(500 * MS);
@@ -167,9 +171,9 @@ impl Beam {
 
     fn exchange(&mut self) {
         for offered in self.hub.offers() {
-            let terminal = (offered.0.0 / 100 - 1) as usize;
-            self.forward[terminal] += offered.1.len();
-            self.hub.carry(offered, &mut self.terminals[terminal]);
+            let hop = (offered.0.0 / 100 - 1) as usize;
+            self.forward[hop] += offered.1.len();
+            self.hub.carry(offered, &mut self.terminals[hop % 2]);
         }
         for (terminal, node) in self.terminals.iter_mut().enumerate() {
             for offered in node.offers() {
@@ -182,7 +186,7 @@ impl Beam {
     /// The rates of each terminal's link until then, in kbit/s: forward, return.
     fn rates(&mut self, until: Duration) -> [u64; 4] {
         let begun = self.hub.now;
-        (self.forward, self.back) = (vec![0; 2], vec![0; 2]);
+        (self.forward, self.back) = (vec![0; 3], vec![0; 2]);
         self.pass(until);
         let passed_ms = (self.hub.now - begun).as_millis() as u64;
         let kbps = |bytes: u64| bytes * 8 / passed_ms;
@@ -256,6 +260,37 @@ fn a_terminal_is_never_above_its_own_bound() {
     beam.follow_forward(plan(Direction::Forward, 1, &[&BORROWER, &LENDER]));
     (0..2).for_each(|terminal| beam.busy_forward(terminal));
     beam.assert_rates(5, [5_000, 3_000]);
+}
+
+#[test]
+fn a_path_that_is_no_part_of_the_beam_keeps_its_own_rate_while_the_beam_is_full() {
+    let lte_bps = 1_000 * KBIT;
+    let mut beam = Beam::new(|config| {
+        config.beam_rate_bps = Some(CAPACITY);
+        // Enough waits for both paths of a terminal.
+        config.send_buffer_bytes = Some(1_000_000);
+        let hub = config.node == 1;
+        let (id, neighbour) = if hub { (2, 10) } else { (1, 1) };
+        if hub || config.node == 10 {
+            config.hops[0].send_rate_bps = Some(CAPACITY);
+            config.hops.push(HopConfig {
+                send_rate_bps: Some(lte_bps),
+                on_beam: false,
+                ..HopConfig::new(HopId(id), "lte".to_owned(), neighbour)
+            });
+        }
+    });
+    beam.hub.up(2, 300);
+    beam.terminals[0].up(1, 300);
+    (0..2).for_each(|terminal| beam.busy_forward(terminal));
+    // Before a planned blockage the beam's path would leave all to the other one.
+    let lines: [&[Part]; 2] = [&[(20, 6_000, Borrowing)], &[(20, 2_000, Lending)]];
+    for (until_s, expected) in [(5, [4_000, 4_000]), (10, [6_000, 2_000])] {
+        beam.assert_rates(until_s, expected);
+        let by_lte = beam.forward[2] * 8 / 5_000;
+        assert_near(by_lte, lte_bps / KBIT, &[by_lte]);
+        beam.follow_forward(plan(Direction::Forward, until_s, &lines));
+    }
 }
 
 #[test]

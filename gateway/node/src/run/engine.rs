@@ -270,6 +270,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         name: path.name.clone(),
         known_as: vec![path.name.clone()],
         neighbour: path.neighbour,
+        on_beam: true,
         weight: 1,
         send_rate_bps: path.send_rate_bps,
         rate_hint_bps: path.hint_bps(),
@@ -293,11 +294,12 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
             id: HopId(0),
             known_as: listeners.cloned().collect(),
             neighbour: hop.node,
+            // A path by a listener of its own is not part of the beam, so no plan applies to it.
+            on_beam: hop.listener.is_none(),
             weight: hop.weight.into(),
             send_rate_bps: hop.send_rate_bps,
             rate_hint_bps: hop.hint_bps,
             guaranteed_rate_bps: None,
-            // Plans apply to the beam; a path by a listener of its own is not part of it.
             line: match hop.listener {
                 None => line_of(config, Direction::Forward, hop.node),
                 Some(_) => None,

@@ -81,6 +81,11 @@ impl Line {
             .add_terminal(self.now, TerminalId(id), weight, rate_bps);
     }
 
+    /// Moves a terminal beside the root, or back to it.
+    pub fn beside(&mut self, id: u64, beside: bool) {
+        self.link.set_beside(self.now, TerminalId(id), beside);
+    }
+
     /// A terminal with something to send in these classes.
     pub fn busy(&mut self, id: u64, weight: u64, rate_bps: Option<u64>, classes: &[u8]) {
         self.terminal(id, weight, rate_bps);

@@ -1,5 +1,6 @@
 //! The link scheduler in virtual time.
 
+mod beside;
 mod claims;
 mod debts;
 mod laws;
