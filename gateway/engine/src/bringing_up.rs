@@ -243,7 +243,8 @@ impl Engine {
                 continue;
             }
             // The low rate allowed behind a first flight is no limit of the path.
-            let way = self.way(now, other, class).map(|_| other.usable_bps());
+            let rate_bps = self.within_share(other.config.id, other.usable_bps());
+            let way = self.way(now, other, class).map(|_| rate_bps);
             sum = match (sum, way) {
                 (Others::Forbidden | Others::Unable, Some(rate)) => Others::Able(rate),
                 (Others::Able(sum), Some(rate)) => {

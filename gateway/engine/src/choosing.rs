@@ -274,6 +274,12 @@ impl Engine {
         able
     }
 
+    /// A rate of a hop, bit/s of IP bytes, but no more than the hop's present share of the beam.
+    pub(crate) fn within_share(&self, id: HopId, rate_bps: Option<u64>) -> Option<u64> {
+        let share = self.scheduler.share_bps(id.terminal());
+        rate_bps.into_iter().chain(share).min()
+    }
+
     /// How a hop can carry a class at present; `None` if it cannot.
     pub(crate) fn way(&self, now: Instant, hop: &Hop, class: Class) -> Option<Way> {
         let rate_bps = hop.next_bps();
@@ -281,6 +287,7 @@ impl Engine {
         if hop.blocked || rate_bps == Some(0) {
             return None;
         }
+        let rate_bps = self.within_share(hop.config.id, rate_bps);
         // A session that should have taken the next bundle by now is held up. How much longer is
         // unknown: it is assumed to be as long again.
         let held_up = match session.is_ready() {

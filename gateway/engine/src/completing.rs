@@ -282,7 +282,7 @@ impl Engine {
             delay: late.map_or(way.delay, |(_, rtt)| rtt / 2),
             // The low rate allowed behind a first flight is no limit of the path: taken for one, it
             // would keep flows away from the path.
-            capacity_bps: hop.usable_bps(),
+            capacity_bps: self.within_share(id, hop.usable_bps()),
             loss: measured.recovery_loss,
             busy: way.busy,
         })

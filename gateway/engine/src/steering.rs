@@ -400,7 +400,7 @@ impl Engine {
         let stays = able.values().any(|leaving| !leaving);
         let read = placed.into_iter().map(|(_, hop)| {
             let id = hop.config.id;
-            let rate_bps = hop.usable_bps();
+            let rate_bps = self.within_share(id, hop.usable_bps());
             let backlog = self.backlog_by(neighbour, class, id);
             let waits = rate_bps.map_or(0.0, |rate| backlog as f64 * 8.0 / rate.max(1) as f64);
             let waits = Duration::from_secs_f64(waits.min(3_600.0));
@@ -408,7 +408,10 @@ impl Engine {
             let pace = steered.and_then(|steered| steered.of_hops.get(&id));
             let load_bps = pace.map_or(0, |pace| pace.bps);
             let best_bps = rate_bps.map(|rate| match load_bps < rate / SHOWS_NOTHING {
-                true => rate.max(hop.best_bps()),
+                true => {
+                    let best = self.within_share(id, Some(hop.best_bps()));
+                    rate.max(best.unwrap_or(0))
+                }
                 false => rate,
             });
             PathReading {

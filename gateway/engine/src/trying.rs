@@ -127,12 +127,14 @@ impl Engine {
             return;
         };
         // A flow tries at most one path.
-        let mut tried: Option<(Duration, usize, ComparedPath)> = None;
+        let mut tried: Option<(Duration, usize, ComparedPath, u64)> = None;
         for (place, one) in compared.iter().enumerate() {
-            let (Some(bps), Some(costs)) = (one.path.capacity_bps, one.costs()) else {
+            let share_bps = self.scheduler.share_bps(one.hop.terminal());
+            let Some(hop) = self.hops.get_mut(&one.hop) else {
                 continue;
             };
-            let Some(hop) = self.hops.get_mut(&one.hop) else {
+            // A small share of the beam is no estimate that has fallen.
+            let (Some(bps), Some(costs)) = (hop.usable_bps(), one.costs()) else {
                 continue;
             };
             let loaded = one.others.flows > 0 || !hop.ready.is_empty();
@@ -142,23 +144,23 @@ impl Engine {
                 continue;
             }
             let mut again = one.clone();
-            again.path.capacity_bps = Some(best_bps);
+            again.path.capacity_bps = share_bps.into_iter().chain([best_bps]).min();
             again.completes = Some(estimate.of(&again.path, &one.others, size_bytes));
             again.others_wait = estimate.others_wait(&again.path, &one.others, size_bytes);
             let Some(costs) = again.costs().filter(|costs| *costs < first) else {
                 continue;
             };
             if tried.as_ref().is_none_or(|(least, ..)| costs < *least) {
-                tried = Some((costs, place, again));
+                tried = Some((costs, place, again, bps));
             }
         }
-        let Some((_, place, again)) = tried else {
+        let Some((_, place, again, bps)) = tried else {
             return;
         };
-        let before = std::mem::replace(&mut compared[place], again);
-        if let (Some(hop), Some(bps)) = (self.hops.get_mut(&before.hop), before.path.capacity_bps) {
+        if let Some(hop) = self.hops.get_mut(&again.hop) {
             hop.trial.begin(now, bps);
         }
+        compared[place] = again;
     }
 
     /// Whether a path is being tried or may be, so that it may take a part of what waits for

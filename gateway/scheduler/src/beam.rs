@@ -39,9 +39,19 @@ pub struct Beam {
     utilisation: Utilisation,
     /// What bundles may use of the rate, bit/s.
     usable_bps: AtomicU64,
-    /// Sum of the weights of terminals that compete at present, of all shards.
+    /// Sums of the weights of terminals, of all shards: see [`Weights`].
     active_weight: AtomicU64,
+    loading_weight: AtomicU64,
     state: Mutex<State>,
+}
+
+/// Sums of weights of terminals that share the root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Weights {
+    /// Of those that compete at present.
+    pub active: u64,
+    /// Of those among them that have more to send than signalling and what is sparse.
+    pub loading: u64,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +146,7 @@ impl Beam {
             utilisation: Utilisation::new(config.utilisation)?,
             usable_bps: AtomicU64::new(NO_RATE),
             active_weight: AtomicU64::new(0),
+            loading_weight: AtomicU64::new(0),
             state: Mutex::default(),
         })
     }
@@ -195,16 +206,24 @@ impl Beam {
         (usable != NO_RATE).then_some(usable)
     }
 
-    /// Sum of the weights of terminals that compete at present.
-    pub(crate) fn active_weight(&self) -> u64 {
-        self.active_weight.load(Ordering::Relaxed)
+    /// The sums of the weights at present.
+    pub(crate) fn weights(&self) -> Weights {
+        Weights {
+            active: self.active_weight.load(Ordering::Relaxed),
+            loading: self.loading_weight.load(Ordering::Relaxed),
+        }
     }
 
-    /// Changes a weight in the sum from `before` to `after`.
-    pub(crate) fn weigh(&self, before: u64, after: u64) {
-        if before != after {
-            let change = after.wrapping_sub(before);
-            self.active_weight.fetch_add(change, Ordering::Relaxed);
+    /// Changes what is in the sums from `before` to `after`.
+    pub(crate) fn weigh(&self, before: Weights, after: Weights) {
+        let sums = [
+            (&self.active_weight, before.active, after.active),
+            (&self.loading_weight, before.loading, after.loading),
+        ];
+        for (sum, before, after) in sums {
+            if before != after {
+                sum.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+            }
         }
     }
 

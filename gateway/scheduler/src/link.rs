@@ -8,7 +8,7 @@ use thiserror::Error;
 use underpass_cla::Class;
 use underpass_work::FastMap;
 
-use crate::beam::{Beam, QUANTUM};
+use crate::beam::{Beam, QUANTUM, Weights};
 use crate::classes::{ClassConfig, ClassError, Classes};
 use crate::fair::virtual_time;
 use crate::queues::Queues;
@@ -427,10 +427,12 @@ impl LinkScheduler {
         own.into_iter().chain(self.share_of(number)).min()
     }
 
-    /// A terminal's share of the root's rate among itself and those that compete now, bit/s of IP;
-    /// `None` if the root has no rate, or the terminal is beside it.
+    /// The share of the root's rate that a terminal has for what it sends for longer, bit/s of IP:
+    /// among itself and those that have more to send now than signalling and what is sparse. `None`
+    /// if the root has no rate, or the terminal is beside it.
     pub fn share_bps(&self, id: TerminalId) -> Option<u64> {
-        self.share_of(*self.numbers.get(&id)?)
+        let number = *self.numbers.get(&id)?;
+        self.share_among(number, |weights| weights.loading)
     }
 
     fn bundle_bytes(&self, number: usize) -> u64 {
@@ -459,15 +461,20 @@ impl LinkScheduler {
         bytes.clamp(LEAST_BUNDLE_BYTES, MOST_BUNDLE_BYTES)
     }
 
+    /// A terminal's share of the root's rate among itself and those that compete now, bit/s of IP.
     fn share_of(&self, number: usize) -> Option<u64> {
+        self.share_among(number, |weights| weights.active)
+    }
+
+    fn share_among(&self, number: usize, counted: impl Fn(Weights) -> u64) -> Option<u64> {
         let rate = self.shard.beam().usable_bps()?;
         let terminal = &self.terminals[number];
         if terminal.beside {
             return None;
         }
-        let weight = terminal.weight;
-        let own_part = if terminal.is_active() { 0 } else { weight };
-        let sum = (self.shard.beam().active_weight() + own_part).max(1);
+        let all = counted(self.shard.beam().weights());
+        let others = all.saturating_sub(counted(terminal.weights()));
+        let (weight, sum) = (terminal.weight, others + terminal.weight);
         Some((u128::from(rate) * u128::from(weight) / u128::from(sum)) as u64)
     }
 
@@ -503,9 +510,9 @@ impl LinkScheduler {
     /// Changes a terminal, and updates its place in the queues.
     fn update(&mut self, number: usize, change: impl FnOnce(&mut Terminal)) {
         let terminal = &mut self.terminals[number];
-        let before = terminal.active_weight();
+        let before = terminal.weights();
         change(terminal);
-        self.shard.weigh(before, terminal.active_weight());
+        self.shard.weigh(before, terminal.weights());
         let standing = terminal.present_standing();
         self.stand(number, standing);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::beam::{Answer, Beam, Quantum, Request, View};
+use crate::beam::{Answer, Beam, Quantum, Request, View, Weights};
 use crate::fair::{FairQueue, Pace};
 
 /// A shard's part of the beam, so that most questions need no lock. Without a rate none does.
@@ -13,8 +13,8 @@ pub(crate) struct Shard {
     member: usize,
     standing: Standing,
     view: View,
-    /// Sum of the weights of the terminals that compete at present.
-    active_weight: u64,
+    /// Sums of the weights of its terminals.
+    weights: Weights,
     /// Sum of what is subtracted from the terminals' rates, bit/s.
     subtracted_bps: u128,
 }
@@ -51,7 +51,7 @@ impl Shard {
             member,
             standing: Standing::Out,
             view,
-            active_weight: 0,
+            weights: Weights::default(),
             subtracted_bps: 0,
         }
     }
@@ -64,10 +64,13 @@ impl Shard {
         &self.beam
     }
 
-    /// Changes an active weight in the sum from `before` to `after`.
-    pub fn weigh(&mut self, before: u64, after: u64) {
-        self.active_weight = self.active_weight - before + after;
-        self.beam.weigh(before, after);
+    /// Changes what a terminal has in the sums from `before` to `after`.
+    pub fn weigh(&mut self, before: Weights, after: Weights) {
+        if before != after {
+            self.weights.active = self.weights.active - before.active + after.active;
+            self.weights.loading = self.weights.loading - before.loading + after.loading;
+            self.beam.weigh(before, after);
+        }
     }
 
     pub fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
@@ -195,7 +198,7 @@ impl Shard {
 
 impl Drop for Shard {
     fn drop(&mut self) {
-        self.beam.weigh(self.active_weight, 0);
+        self.beam.weigh(self.weights, Weights::default());
         let sent = self.unsettled();
         self.beam.remove(self.member, sent, self.subtracted_bps);
     }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use underpass_cla::Class;
 
+use crate::beam::Weights;
 use crate::classes::Classes;
 use crate::fair::FairQueue;
 use crate::recent::Recent;
@@ -51,6 +52,8 @@ pub(crate) struct Terminal {
     levels: Vec<FairQueue>,
     /// The levels that have a ready class, as bits.
     ready_levels: u64,
+    /// By level: the classes that are ready, as bits.
+    ready: Vec<u64>,
     /// By level: the classes that have something sparse, as bits.
     sparse: Vec<u64>,
     /// By level of debt.
@@ -78,6 +81,7 @@ impl Terminal {
             levels[level].register(member, weight.into());
         }
         Terminal {
+            ready: vec![0; levels.len()],
             sparse: vec![0; levels.len()],
             recent: Recent::new(debt_levels(levels.len())),
             id,
@@ -107,6 +111,7 @@ impl Terminal {
             is_ahead: _,
             levels,
             ready_levels: _,
+            ready: _,
             sparse: _,
             recent: _,
         } = self;
@@ -122,22 +127,14 @@ impl Terminal {
 
     pub fn set_ready(&mut self, (level, member): (usize, usize), ready: bool) {
         self.levels[level].set_queued(member, ready);
-        let bit = 1 << level;
-        if self.levels[level].first().is_some() {
-            self.ready_levels |= bit;
-        } else {
-            self.ready_levels &= !bit;
-        }
+        set_bit(&mut self.ready[level], member, ready);
+        let any = self.ready[level] != 0;
+        set_bit(&mut self.ready_levels, level, any);
     }
 
     /// Notes whether a class has something sparse.
     pub fn set_sparse(&mut self, (level, member): (usize, usize), sparse: bool) {
-        let bit = 1 << member;
-        if sparse {
-            self.sparse[level] |= bit;
-        } else {
-            self.sparse[level] &= !bit;
-        }
+        set_bit(&mut self.sparse[level], member, sparse);
     }
 
     /// Whether a class has something sparse.
@@ -159,11 +156,22 @@ impl Terminal {
         self.is_ready() && !self.blocked
     }
 
-    /// Its weight among the terminals that compete for the root's rate at present.
-    pub fn active_weight(&self) -> u64 {
-        match self.is_active() && !self.beside {
+    /// Whether it also has more to send than signalling, always the first level, and what is
+    /// sparse. Both leave before all else, and are soon gone.
+    fn loads(&self) -> bool {
+        let mut levels = self.ready.iter().zip(&self.sparse).skip(1);
+        self.is_active() && levels.any(|(ready, sparse)| ready & !sparse != 0)
+    }
+
+    /// What it has in the sums of the root's weights at present.
+    pub fn weights(&self) -> Weights {
+        let counted = |counts: bool| match counts && !self.beside {
             true => self.weight,
             false => 0,
+        };
+        Weights {
+            active: counted(self.is_active()),
+            loading: counted(self.loads()),
         }
     }
 
@@ -226,5 +234,12 @@ impl Terminal {
         if let Some(shaper) = &mut self.shaper {
             shaper.charge(now, level, bytes);
         }
+    }
+}
+
+fn set_bit(bits: &mut u64, place: usize, set: bool) {
+    match set {
+        true => *bits |= 1 << place,
+        false => *bits &= !(1 << place),
     }
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use underpass_cla::Class;
 use underpass_engine::{
-    ComparedPath, Engine, EngineConfig, Estimate, HopId, MeasuredLink, PathUse, Policy, StreamKey,
+    ComparedPath, Engine, EngineConfig, Estimate, FlowChoice, HopId, MeasuredLink, PathUse, Policy,
+    StreamKey,
 };
 use underpass_streams::Event;
 
@@ -158,6 +159,53 @@ fn what_waits_for_another_hop_delays_no_flow() {
         assert!(before(FAR) > Some(100_000), "{why:?}");
         assert_eq!(why.chosen, Some(NEAR));
     }
+}
+
+#[test]
+fn a_busy_beam_counts_as_what_is_left_of_it_for_the_terminal() {
+    let mut config = config(1, &[10, 10, 11, 12, 13, 14, 15, 16, 17]);
+    config.beam_rate_bps = Some(40_000_000);
+    config.send_buffer_bytes = Some(400_000);
+    config.hops[0].on_beam = false;
+    for (hop, (rate, rtt)) in config.hops.iter_mut().zip([(10, 30), (40, 530)]) {
+        hop.send_rate_bps = Some(rate * 1_000_000);
+        hop.rtt = Duration::from_millis(rtt);
+    }
+    config.policies.insert(BULK, minfct(Estimate::OpenSession));
+    let mut hub = Node::new(Instant::now(), config);
+    for hop in 0..9 {
+        hub.up(hop, 100 * (hop + 1));
+    }
+    let key = hub.open(10, BULK);
+    let why = |hub: &mut Node| {
+        let told = hub.engine.begin_flow(hub.now, key, 1_000_000, true);
+        told.why.expect("it was asked")
+    };
+    let of_far = |why: &FlowChoice| {
+        let far = why.compared.iter().find(|path| path.hop == FAR);
+        far.and_then(|path| path.path.capacity_bps)
+    };
+    // 0.8 s by the near hop, and 0.2 s and the delay of 0.265 s by the far one.
+    let idle = why(&mut hub);
+    assert_eq!((idle.chosen, of_far(&idle)), (Some(FAR), Some(40_000_000)));
+    for terminal in 11..18 {
+        let busy = hub.open(terminal, BULK);
+        let room = hub.engine.send_capacity(busy);
+        hub.write(busy, room);
+    }
+    // No time passes, so this ends when the beam has nothing left.
+    loop {
+        let offers = hub.offers();
+        if offers.is_empty() {
+            break;
+        }
+        offers
+            .into_iter()
+            .for_each(|(session, _)| hub.ready(session));
+    }
+    // All others wait for the beam, so by the far hop it would take 1.6 s and the delay.
+    let full = why(&mut hub);
+    assert_eq!((full.chosen, of_far(&full)), (Some(NEAR), Some(5_000_000)));
 }
 
 #[test]

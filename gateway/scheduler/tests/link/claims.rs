@@ -365,6 +365,30 @@ fn sparse_bundles_wait_for_no_turn() {
 }
 
 #[test]
+fn signalling_and_what_is_sparse_take_nothing_from_the_share_of_what_lasts() {
+    let mut line = Line::new(Some(8 * MBIT));
+    for id in 1..=4 {
+        line.terminal(id, id, None);
+    }
+    let share = |line: &Line| line.link.share_bps(TerminalId(1));
+    line.ready(2, 0, true);
+    line.link.set_sparse(leaf(3, 4), true).unwrap();
+    line.ready(3, 4, true);
+    assert_eq!(share(&line), Some(8 * MBIT));
+    line.ready(2, 4, true);
+    assert_eq!(share(&line), Some(8 * MBIT / 3));
+    line.ready(1, 4, true);
+    assert_eq!(share(&line), Some(8 * MBIT / 3), "it is counted once");
+    line.link.set_sparse(leaf(3, 4), false).unwrap();
+    assert_eq!(share(&line), Some(8 * MBIT / 6));
+    line.blocked(2, true);
+    assert_eq!(share(&line), Some(2 * MBIT));
+    let now = line.now();
+    line.link.remove_terminal(now, TerminalId(3));
+    assert_eq!(share(&line), Some(8 * MBIT));
+}
+
+#[test]
 fn sparse_bundles_are_of_their_terminals_share() {
     let mut line = shared_beam(100, 400 * MBIT);
     // One terminal declares all that it sends as sparse.
