@@ -10,7 +10,7 @@ use underpass_cla::PathFigures;
 
 use super::mptcp::{self, Subflows};
 use super::pacing::{notsent_lowat_bytes, payload_bytes_per_second};
-use super::socket::{congestion_control, set_max_pacing_rate, set_receive_buffer};
+use super::socket::{congestion_control, set_max_pacing_rate, widen};
 use super::tcp_info::TcpInfo;
 
 /// Who keeps to the rate of a session.
@@ -189,7 +189,7 @@ impl Socket for KernelSocket {
     }
 
     fn widen(&self, receive_buffer_bytes: u32) {
-        if let Err(error) = set_receive_buffer(self.as_fd(), receive_buffer_bytes) {
+        if let Err(error) = widen(self.as_fd(), receive_buffer_bytes) {
             warn!(%error, receive_buffer_bytes, "the receive buffer stays small");
         }
     }

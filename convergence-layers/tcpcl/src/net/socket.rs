@@ -103,12 +103,15 @@ impl SocketOptions {
         socket.set_tcp_notsent_lowat(self.notsent_lowat_bytes)
     }
 
-    /// Limits what the kernel holds of an accepted connection, until [`set_receive_buffer`] gives
-    /// it what these options say. The listening socket has the whole buffer nevertheless: the first
-    /// packet fixes the scale of all later windows (RFC 7323, 2.3).
+    /// Limits what the kernel holds of an accepted connection, until [`widen`] gives it what these
+    /// options say. The listening socket has the whole buffer nevertheless: the first packet fixes
+    /// the scale of all later windows (RFC 7323, 2.3).
     pub(super) fn narrow(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         match self.receive_buffer_bytes {
-            Some(UNPROVEN_RECEIVE_BYTES..) => set_receive_buffer(fd, UNPROVEN_RECEIVE_BYTES),
+            // The windows of MPTCP's subflows could not be widened again.
+            Some(UNPROVEN_RECEIVE_BYTES..) if !is_mptcp(fd) => {
+                set_receive_buffer(fd, UNPROVEN_RECEIVE_BYTES)
+            }
             _ => Ok(()),
         }
     }
@@ -135,8 +138,22 @@ pub(super) fn congestion_control(fd: BorrowedFd<'_>) -> String {
     String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned()
 }
 
+/// Gives a connection that may have been narrow a receive buffer of `bytes` of payload, as far as
+/// the system allows, and windows to match.
+pub(super) fn widen(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_receive_buffer(fd, bytes)?;
+    if is_mptcp(fd) {
+        return Ok(());
+    }
+    // Newer kernels fit the largest window to a small buffer as soon as a longer segment comes, and
+    // leave it so when the buffer is set again. The kernel doubles the buffer for its own use.
+    let most = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let most = most.saturating_mul(2);
+    set(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &most)
+}
+
 /// Sets the receive buffer to `bytes` of payload, as far as the system allows.
-pub(super) fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
@@ -240,6 +257,9 @@ pub(super) fn get<T: Copy>(
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
     use super::*;
 
     #[test]
@@ -267,6 +287,37 @@ mod tests {
         const BOTH: libc::c_int = 3;
         assert_eq!(locks(50_000), BOTH);
         assert_eq!(locks(1 << 30), 0);
+    }
+
+    #[test]
+    fn a_connection_that_was_narrow_gets_its_whole_window() {
+        const BYTES: u32 = 150_000;
+        let options = SocketOptions {
+            receive_buffer_bytes: Some(BYTES),
+            ..SocketOptions::default()
+        };
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let listening = options.socket(any).expect("a socket");
+        listening.set_nonblocking(false).expect("it can block");
+        listening.bind(&any.into()).expect("a free port");
+        listening.listen(1).expect("it listens");
+        let address = listening.local_addr().expect("it is bound").as_socket();
+        let mut peer = TcpStream::connect(address.expect("an address")).expect("it listens");
+        let (mut accepted, _) = listening.accept().expect("the peer's connection");
+        options.narrow(accepted.as_fd()).expect("it may be set");
+        // As long a segment as those of a handshake.
+        let mut bytes = [0; 3_000];
+        peer.write_all(&bytes).expect("taken");
+        accepted.read_exact(&mut bytes).expect("it has come");
+        widen(accepted.as_fd(), BYTES).expect("it may be set");
+        let most = get(
+            accepted.as_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_WINDOW_CLAMP,
+            0,
+        );
+        let most: libc::c_int = most.expect("it can be read");
+        assert!(most >= BYTES as libc::c_int, "{most}");
     }
 
     #[test]
