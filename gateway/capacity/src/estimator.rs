@@ -191,7 +191,7 @@ impl Estimator {
     pub fn begin_anew(&mut self) {
         self.interrupt();
         self.capacity = hinted(&self.limits);
-        self.reason = Reason::Hint;
+        (self.reason, self.others) = (Reason::Hint, None);
     }
 
     /// What the link is known to carry, bit/s of IP packets; `None` while

@@ -78,3 +78,21 @@ impl Estimator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, Reason};
+
+    #[test]
+    fn an_estimate_that_begins_anew_keeps_nothing_of_the_one_before() {
+        let mut estimator = Estimator::new(Limits::default());
+        estimator.before = 40e6;
+        estimator.others = Some(estimator.beside_others(Instant::now()));
+        estimator.estimate(1e6, Reason::Limit);
+        assert_eq!(estimator.capacity_bps(), Some(10_000_000));
+        estimator.begin_anew();
+        estimator.estimate(1e6, Reason::Limit);
+        assert_eq!(estimator.capacity_bps(), Some(1_000_000));
+    }
+}
