@@ -148,5 +148,8 @@ def test_passages_wait_until_they_are_stored_and_are_given_once_a_minute() -> No
     assert found == {("shade0", VAN): (0, 1)}
     assert made.passages(ms(230)) == {}
     assert made.passages(ms(260)) == found
+    # So they are after the clock was set back.
+    assert made.passages(ms(-7_200)) == found
+    assert made.passages(ms(-7_170)) == {}
     made.passages_stored(found)
     assert made.passages(ms(320)) == {}

@@ -494,6 +494,12 @@ def test_a_drive_is_remembered_once_it_is_over_until_it_is_stored() -> None:
     assert made.habits(over_ms + 2) == {}
 
 
+def test_a_drive_that_is_over_is_found_after_the_clock_was_set_back() -> None:
+    made = Predictions(MAP)
+    assert made.habits(ms(86_400)) == {}
+    assert list(made.habits(parked(made))) == [VAN]
+
+
 def test_what_is_stored_is_not_set_over_what_is_not() -> None:
     made = Predictions(MAP)
     habits = made.habits(parked(made))

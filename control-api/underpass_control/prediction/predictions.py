@@ -258,7 +258,7 @@ class Predictions:
 
     def habits(self, now_ms: int) -> dict[int, Habits]:
         """Return the habits that have changed and are not stored yet."""
-        if now_ms - self._looked_ms >= _LOOK_MS:
+        if not 0 <= now_ms - self._looked_ms < _LOOK_MS:
             self._looked_ms = now_ms
             for terminal, ahead in self._terminals.items():
                 track = ahead.predictor.track
@@ -288,7 +288,7 @@ class Predictions:
 
         They are how often the link was lost, and how often it held, by obstruction and terminal.
         """
-        if now_ms - self._counted_ms < _COUNT_MS:
+        if 0 <= now_ms - self._counted_ms < _COUNT_MS:
             return {}
         self._counted_ms = now_ms
         return self._lessons.counted()
