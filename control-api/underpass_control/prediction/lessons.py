@@ -189,7 +189,9 @@ class Lessons:
         """
         if track.last is None:
             return
-        unjudged = self._of.setdefault(terminal, _Unjudged())
+        unjudged = self._of.get(terminal)
+        if unjudged is None:
+            unjudged = self._of[terminal] = _Unjudged()
         now_ms = track.last.time_ms
         is_blocked = blocked_since_ms is not None and now_ms - blocked_since_ms < _LONGEST_MS
         self._count_passages(terminal, unjudged, track, is_blocked=is_blocked)
