@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.prediction import ObstructionMap
 from dama.prediction.habits import MOST_DRIVES, Habits, RememberedDrive, TurnCounts
 from dama.prediction.paces import RoadPaces
-from underpass_control.storage.membership import among, portions_of
+from underpass_control.storage.membership import among, kept
 from underpass_control.storage.models import RememberedDrive as Table
 from underpass_control.storage.models import Terminal
 
@@ -23,10 +23,7 @@ _COLUMNS = (Table.terminal, Table.roads, Table.times, Table.last_ms, Table.paces
 
 async def put(connection: AsyncConnection, habits: Mapping[int, Habits]) -> None:
     """Set the remembered drives of terminals; unknown terminals are left out."""
-    known: list[int] = []
-    for some in portions_of(habits):
-        known += await connection.scalars(select(Terminal.node).where(Terminal.node.in_(some)))
-    for terminal in known:
+    for terminal in sorted(await kept(connection, habits)):
         await connection.execute(delete(Table).where(Table.terminal == terminal))
         rows = [
             {

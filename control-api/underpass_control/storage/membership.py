@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.storage.models import Terminal
 
@@ -32,3 +33,12 @@ def among(beam: str, terminals: Collection[int] | None) -> ColumnElement[bool]:
     if terminals is None or len(terminals) > _MOST_NAMED:
         return in_beam
     return in_beam & Terminal.node.in_(terminals)
+
+
+async def kept(connection: AsyncConnection, terminals: Collection[int]) -> set[int]:
+    """Return which of these terminals there are; none is deleted until the transaction ends."""
+    found: set[int] = set()
+    for some in portions_of(terminals):
+        query = select(Terminal.node).where(Terminal.node.in_(some))
+        found.update(await connection.scalars(query.with_for_update(read=True, key_share=True)))
+    return found

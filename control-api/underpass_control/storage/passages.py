@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.prediction.learning import KIND, SURE, Counts
 from underpass_control.storage.bulk import BulkInsert
 from underpass_control.storage.changes import Publish
-from underpass_control.storage.membership import portions_of
-from underpass_control.storage.models import Obstruction, Terminal
+from underpass_control.storage.membership import kept, portions_of
+from underpass_control.storage.models import Obstruction
 from underpass_control.storage.models import ObstructionCount as Table
 
 # A change of an obstruction's certainty is announced in such steps: with each, all maps are read.
@@ -38,9 +38,7 @@ async def put(
     unknown terminals, and obstructions that are unknown, learned, or certain by the map.
     """
     mapped = await _mapped(connection, {name for name, _ in passed})
-    known: set[int] = set()
-    for some in portions_of({terminal for _, terminal in passed}):
-        known.update(await connection.scalars(select(Terminal.node).where(Terminal.node.in_(some))))
+    known = await kept(connection, {terminal for _, terminal in passed})
     keys = sorted((name, terminal) for name, terminal in passed if name in mapped)
     keys = [key for key in keys if key[1] in known]
     whole_before = await totals(connection, mapped)

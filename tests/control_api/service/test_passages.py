@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
 import pytest
+from sqlalchemy import delete
+from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.pruning import prune
 from underpass_control.storage import learned, passages
 from underpass_control.storage.changes import Change
+from underpass_control.storage.models import Terminal
 
 from dama.prediction.geojson import to_geojson
 from dama.prediction.learning import Counts
@@ -98,3 +105,35 @@ def test_counts_are_added_up_and_pruned_by_age(api: Api) -> None:
     # They go with their terminal.
     assert api.call("DELETE", f"/v1/terminals/{FIRST}").status == 204
     assert totals(api) == {}
+
+
+def test_a_terminal_that_is_deleted_meanwhile_ends_no_planning(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if api.database.is_sqlite:
+        pytest.skip("SQLite has one writer, and whoever counts is it already")
+    imported(api)
+    read = passages._counts
+    deleting: list[asyncio.Task[None]] = []
+    told: list[Change] = []
+
+    async def remove() -> None:
+        async with api.database.transaction() as connection:
+            await connection.execute(delete(Terminal).where(Terminal.node == FIRST))
+
+    async def beside(connection: AsyncConnection, keys: Collection[tuple[str, int]]) -> Any:
+        deleting.append(asyncio.create_task(remove()))
+        # It waits for the lock; without one, it would be done by now.
+        await asyncio.wait(deleting, timeout=1.0)
+        return await read(connection, keys)
+
+    async def run() -> None:
+        async with api.database.transaction() as connection:
+            passed = {(SHADE.id, FIRST): (0, 1), (SHADE.id, SECOND): (0, 1)}
+            await passages.put(connection, told.append, passed, NOW_MS)
+        await asyncio.gather(*deleting)
+
+    monkeypatch.setattr(passages, "_counts", beside)
+    api.run(run())
+    # Its own counts have gone with it.
+    assert totals(api) == {SHADE.id: Counts(0.0, 1.0)}
