@@ -42,14 +42,18 @@ async def put(
     keys = sorted((name, terminal) for name, terminal in passed if name in mapped)
     keys = [key for key in keys if key[1] in known]
     whole_before = await totals(connection, mapped)
+    whole = dict(whole_before)
     before = await _counts(connection, keys)
     rows = []
     for key in keys:
         counts, last_ms = before.get(key, (Counts(), now_ms))
         after = counts.after(*passed[key], now_ms - last_ms)
         rows.append((*key, after.lost, after.held, now_ms))
+        of_all = whole.get(key[0], Counts())
+        whole[key[0]] = Counts(
+            of_all.lost + after.lost - counts.lost, of_all.held + after.held - counts.held
+        )
     await _PUT.execute(connection, rows)
-    whole = await totals(connection, mapped)
     moved = [
         name
         for name, certainty in mapped.items()

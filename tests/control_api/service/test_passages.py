@@ -137,3 +137,12 @@ def test_a_terminal_that_is_deleted_meanwhile_ends_no_planning(
     api.run(run())
     # Its own counts have gone with it.
     assert totals(api) == {SHADE.id: Counts(0.0, 1.0)}
+
+
+def test_what_is_announced_is_by_the_counts_of_all_terminals(api: Api) -> None:
+    imported(api)
+    assert count(api, SHADE.id, FIRST, 2, 1) == []
+    # Together they make it 0.58 certain, and then 0.71: later ones displace some of the earlier.
+    assert len(count(api, SHADE.id, SECOND, 1, 2)) == 1
+    assert len(count(api, SHADE.id, SECOND, 3, 0)) == 1
+    assert certainty(api, SHADE.id) == pytest.approx(8.467 / 12, abs=0.001)
