@@ -86,52 +86,58 @@ class Sky:
         features: dict[str, dict[str, Any]] = {}
         is_whole = True
         async with self._database.reading() as connection:
-            for box in _boxes(place, query.radius_m):
+            for same, box in _boxes(place, query.radius_m):
                 most = _MOST_COMPARED
-                found = await obstructions.page(connection, box=box, after=None, limit=most)
+                found = await obstructions.around(connection, same, box, limit=most)
                 is_whole = is_whole and len(found) < most
                 features.update((one["id"], one) for one in found)
         compared: Iterable[dict[str, Any]] = features.values()
         if call.known_caller.tenant is not None:
             compared = map(for_tenants, compared)
         # A large obstruction has some thousand roads.
-        hidden = await asyncio.to_thread(_hidden, compared, place, query)
-        is_whole = is_whole and len(hidden) <= _MOST_SHOWN
-        return HiddenAround(hidden=hidden[:_MOST_SHOWN], is_whole=is_whole)
+        hidden, is_all = await asyncio.to_thread(_hidden, compared, place, query)
+        return HiddenAround(hidden=hidden, is_whole=is_whole and is_all)
 
 
-def _boxes(place: Position, radius_m: float) -> Iterator[obstructions.Box]:
-    """Yield the part of the map around a place: two parts beside the 180th meridian."""
+def _boxes(place: Position, radius_m: float) -> Iterator[tuple[Position, obstructions.Box]]:
+    """Yield the part of the map around a place, and the place by its longitudes.
+
+    Beside the 180th meridian these are two parts, in which the place has different longitudes.
+    """
     lon, lat = place
     north = _MARGIN * radius_m / METRES_PER_DEGREE
     east = north / max(math.cos(math.radians(lat)), 1e-3)
     for turn in (0.0, 360.0, -360.0):
         low, high = max(lon + turn - east, -180.0), min(lon + turn + east, 180.0)
         if low <= high:
-            yield obstructions.Box(low, lat - north, high, lat + north)
+            yield (lon + turn, lat), obstructions.Box(low, lat - north, high, lat + north)
 
 
 def _hidden(
     features: Iterable[Mapping[str, Any]], place: Position, query: SkyQuery
-) -> list[Hidden]:
+) -> tuple[list[Hidden], bool]:
+    """Return the nearest stretches, as many as are shown, and whether these are all."""
     found = []
     for feature in features:
         of = feature["properties"]
         if query.satellite is not None and of.get("satellite") not in (None, query.satellite):
             continue
-        shown = {name: of[name] for name in _SHOWN if name in of}
         for distance_m, heading_deg, geometry in _parts(feature["geometry"], place):
             if distance_m <= query.radius_m:
-                one = Hidden(
-                    obstruction=feature["id"],
-                    distance_m=round(distance_m, 1),
-                    heading_deg=heading_deg,
-                    geometry=geometry,
-                    **shown,
-                )
-                found.append(one)
-    found.sort(key=lambda one: (one.distance_m, one.obstruction, one.heading_deg or 0.0))
-    return found
+                order = round(distance_m, 1), feature["id"], heading_deg or 0.0
+                found.append((order, heading_deg, geometry, of))
+    found.sort(key=lambda one: one[0])
+    shown = [
+        Hidden(
+            obstruction=name,
+            distance_m=distance_m,
+            heading_deg=heading_deg,
+            geometry=geometry,
+            **{key: of[key] for key in _SHOWN if key in of},
+        )
+        for (distance_m, name, _), heading_deg, geometry, of in found[:_MOST_SHOWN]
+    ]
+    return shown, len(found) <= _MOST_SHOWN
 
 
 def _parts(

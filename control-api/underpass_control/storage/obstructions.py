@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, literal, select, union_all
+from sqlalchemy import ColumnElement, case, delete, func, literal, select, union_all
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import InstrumentedAttribute
 
 from dama.prediction import Obstruction
 from dama.prediction.geojson import to_feature
+from dama.prediction.places import Position
 from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
 from underpass_control.storage.models import Tileset
@@ -170,22 +173,54 @@ async def page(
     if after is not None:
         query = query.where(Table.id > after)
     if box is not None:
-        query = query.where(
-            Table.west <= box.east,
-            Table.east >= box.west,
-            Table.south <= box.north,
-            Table.north >= box.south,
-        )
-    rows = await connection.execute(query)
-    return [
-        {
-            "type": "Feature",
-            "id": row.id,
-            "geometry": row.geometry,
-            "properties": {**row.properties, "source": row.source},
-        }
-        for row in rows
-    ]
+        query = query.where(*_touching(box))
+    return [_feature(row) for row in await connection.execute(query)]
+
+
+async def around(
+    connection: AsyncConnection, place: Position, box: Box, *, limit: int
+) -> list[dict[str, Any]]:
+    """Return the obstructions that touch a part of the map, as GeoJSON features.
+
+    Of more than `limit`, those nearest to a place, by the boxes around them.
+    """
+    lon, lat = place
+    east = _beyond(Table.west, Table.east, lon) * math.cos(math.radians(lat))
+    north = _beyond(Table.south, Table.north, lat)
+    # With their order by id, databases would look through the whole map for the few that are near.
+    nearest = (
+        select(Table.id)
+        .where(*_touching(box))
+        .order_by(east * east + north * north, Table.id)
+        .limit(limit)
+    )
+    rows = await connection.execute(select(Table.__table__).where(Table.id.in_(nearest)))
+    return [_feature(row) for row in rows]
+
+
+def _touching(box: Box) -> tuple[ColumnElement[bool], ...]:
+    return (
+        Table.west <= box.east,
+        Table.east >= box.west,
+        Table.south <= box.north,
+        Table.north >= box.south,
+    )
+
+
+def _beyond(
+    least: InstrumentedAttribute[float], most: InstrumentedAttribute[float], at: float
+) -> ColumnElement[float]:
+    """Return how far a place on a line is from a section of it."""
+    return case((least > at, least - at), (most < at, at - most), else_=0.0)
+
+
+def _feature(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "type": "Feature",
+        "id": row.id,
+        "geometry": row.geometry,
+        "properties": {**row.properties, "source": row.source},
+    }
 
 
 def _publish_ids(publish: Publish, action: str, source: str, ids: Sequence[str]) -> None:

@@ -87,6 +87,32 @@ def test_more_than_is_compared_is_said(api: Api, monkeypatch: pytest.MonkeyPatch
     assert (len(found["hidden"]), found["is_whole"]) == (2, False)
 
 
+def test_of_more_than_are_compared_the_nearest_are(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The middle of the nearest is far away, and the order of their ids says nothing.
+    long = road("long", 46.5001)
+    long["geometry"]["coordinates"][0][0] = 7.3
+    beside = road("east", 46.5, west=7.5053)
+    stored(api, road("a", 46.5004), long, beside, road("z", 46.4997))
+    query = f"{PATH}&radius_m=100"
+    for most, names in enumerate(
+        ({"long"}, {"long", "east"}, {"long", "east", "z"}, {"long", "east", "z", "a"}), 1
+    ):
+        monkeypatch.setattr(sky, "_MOST_COMPARED", most)
+        assert {one["obstruction"] for one in api.get(query).json["hidden"]} == names
+
+
+def test_of_both_sides_of_the_180th_meridian_the_nearest_are_compared(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, far = road("near", 10.0, west=-179.9997), road("far", 10.0, west=-179.9991)
+    stored(api, near, far)
+    monkeypatch.setattr(sky, "_MOST_COMPARED", 1)
+    found = api.get("/v1/sky?longitude=179.9999&latitude=10&radius_m=200").json["hidden"]
+    assert {one["obstruction"] for one in found} == {"near"}
+
+
 def test_a_tenant_sees_the_certainty_of_a_learned_place_to_a_decimal(api: Api) -> None:
     settle(api)
     place = learned_place("learned:2")
