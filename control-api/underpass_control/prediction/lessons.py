@@ -44,8 +44,10 @@ _LEAST_INSIDE_S = 3.0
 _USUAL_MPS, _LEAST_MPS = 15.0, 5.0
 # The most passages of a terminal that are yet to be judged.
 _MOST_PASSED = 64
-# Lessons and counts that wait while the database is away; further ones are not stored.
+# Lessons that wait while the database is away; further ones are not stored.
 _MOST_UNSTORED = 1_000
+# The most pairs of an obstruction and a terminal whose passages wait; those of others do not count.
+_MOST_COUNTED = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,7 @@ class Lessons:
             del unjudged.passed[0]
             lost = None if is_blocked else self._was_lost(terminal, unjudged, passage, inside_s)
             which = passage.obstruction_id, terminal
-            if lost is not None and (which in self._counted or len(self._counted) < _MOST_UNSTORED):
+            if lost is not None and (which in self._counted or len(self._counted) < _MOST_COUNTED):
                 before = self._counted.get(which, (0, 0))
                 self._counted[which] = before[0] + lost, before[1] + (not lost)
 

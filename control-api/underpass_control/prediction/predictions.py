@@ -34,8 +34,9 @@ _STEADY_MS = 5_000
 _MOST_ROADS = 4_000_000
 # How often to look for terminals that have been silent since the end of their drive.
 _LOOK_MS = 60_000
-# How often passages of the map's obstructions are stored: a fleet makes many.
-_COUNT_MS = 60_000
+# How often passages of the map's obstructions are stored: a fleet makes many, and with those that
+# change what is predicted all processes read the whole map again.
+_COUNT_MS = 600_000
 
 
 @dataclass(slots=True)
@@ -284,7 +285,7 @@ class Predictions:
         self._lessons.stored(count)
 
     def passages(self, now_ms: int) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return the passages of the map's obstructions that are not stored, once a minute.
+        """Return the passages of the map's obstructions that are not stored, every ten minutes.
 
         They are how often the link was lost, and how often it held, by obstruction and terminal.
         """
