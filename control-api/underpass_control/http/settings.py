@@ -160,7 +160,7 @@ class NodeSettings:
         return _previewed(row, document)
 
     async def _preview_of_gateway(self, call: Call) -> Answer:
-        gateway = call.path_number("gateway")
+        gateway = _gateway_of(call)
         document = call.body(models.GatewaySettingsBody).document()
         _check_size(gateway, document)
         async with self._database.reading() as connection:
@@ -176,9 +176,7 @@ class NodeSettings:
         return _answer_of_gateway(row)
 
     async def _put_of_gateway(self, call: Call) -> Answer:
-        gateway = call.path_number("gateway")
-        if not 1 <= gateway <= MOST_NODE:
-            raise Problem(HTTPStatus.NOT_FOUND, f"{gateway} is no node's number")
+        gateway = _gateway_of(call)
         document = call.body(models.GatewaySettingsBody).document()
         row = await self._set(call, gateway, document, tables.GatewaySettings)
         return _answer_of_gateway(row)
@@ -204,6 +202,14 @@ class NodeSettings:
             target = f"/v1/{'gateways' if of_gateway else 'terminals'}/{node}/settings"
             await call.record(connection, Changed("set", target, tenant, was, document))
         return row
+
+
+def _gateway_of(call: Call) -> int:
+    """Return the gateway of a call that may be the first to set something of it."""
+    gateway = call.path_number("gateway")
+    if not 1 <= gateway <= MOST_NODE:
+        raise Problem(HTTPStatus.NOT_FOUND, f"{gateway} is no node's number")
+    return gateway
 
 
 def _check_size(node: int, document: dict[str, Any]) -> None:

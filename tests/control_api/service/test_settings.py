@@ -286,8 +286,10 @@ async def test_a_gateway_is_sent_its_own_settings_and_says_what_becomes_of_them(
 )
 async def test_what_no_gateway_takes_is_refused_here(unchanged: Api, body: dict[str, Any]) -> None:
     assert (await unchanged.ask("PUT", _OF_HUB, body)).status == 422
+    assert (await unchanged.ask("POST", _OF_HUB + "/preview", body)).status == 422
     assert (await unchanged.ask("GET", _OF_HUB)).status == 404
     no_node = "/v1/gateways/0/settings"
     assert (await unchanged.ask("PUT", no_node, {})).status == 404
+    assert (await unchanged.ask("POST", no_node + "/preview", {})).status == 404
     # Nor can a terminal have terminals.
     assert (await unchanged.ask("PUT", _PATH, _HUB_BODY)).status == 422
