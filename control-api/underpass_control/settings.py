@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Settings:
     """How the service goes about its work."""
 
-    # Position reports, blockages and remembered drives older than this are deleted; None keeps
-    # them for ever.
+    # Position reports, blockages, remembered drives and counted passages older than this are
+    # deleted; None keeps them for ever.
     keep_positions_s: float | None = 30 * 86_400.0
     # How often old rows are deleted.
     prune_every_s: float = 600.0
