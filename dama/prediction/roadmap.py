@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import shapely
+from shapely import affinity
 
 from dama.prediction.habits import TurnCounts
 from dama.prediction.obstruction import Obstruction, Onward, Road
@@ -257,10 +258,16 @@ class ObstructionMap:
         yield from found.values()
 
     def areas_crossed(self, line: shapely.LineString) -> Iterator[Obstruction]:
-        """Return the obstructions with an area that a line may cross."""
+        """Return the obstructions with an area that a line may cross.
+
+        The line has no leap at the 180th meridian: its longitudes may lie beyond 180 degrees.
+        """
         found: dict[str, Obstruction] = {}
-        if self._areas:
-            for entry in self._area_tree.query(line, predicate="intersects"):
+        west, _, east, _ = line.bounds
+        turns = [turn for turn in (0.0, 360.0, -360.0) if -180.0 - east <= turn <= 180.0 - west]
+        for turn in turns if self._areas else ():
+            turned = affinity.translate(line, turn)
+            for entry in self._area_tree.query(turned, predicate="intersects"):
                 found.setdefault(self._areas[entry].id, self._areas[entry])
         yield from found.values()
 

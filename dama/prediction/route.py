@@ -127,11 +127,17 @@ class Route:
             for number, (begins, ends) in enumerate(pairwise(self._at))
             if ends - begins <= _LEAP_M
         ]
+        # Without a leap at the 180th meridian: longitudes may lie beyond it.
+        unbroken = [self._line[0]]
+        for lon, lat in self._line[1:]:
+            unbroken.append((_unbroken_lon(lon, unbroken[-1][0]), lat))
         self._tree = shapely.STRtree(
-            [shapely.LineString(self._line[n : n + 2]) for n in self._segments]
+            [shapely.LineString(unbroken[n : n + 2]) for n in self._segments]
         )
+        crosses = any(abs(lon) > 180.0 for lon, _ in unbroken)
+        self._turns = (0.0, 360.0, -360.0) if crosses else (0.0,)
         self._on = on
-        self._areas = tuple(self._through_areas())
+        self._areas = tuple(self._through_areas(shapely.LineString(unbroken)))
         # Matching takes milliseconds a kilometre, so a section is matched only when the vehicle is
         # near, and in portions.
         self._sections = tuple(self._near_covers())
@@ -241,13 +247,14 @@ class Route:
     def _near(self, place: Position, radius_m: float) -> Iterator[Foot]:
         north = radius_m / METRES_PER_DEGREE
         east = north / max(math.cos(math.radians(place[1])), 1e-3)
-        lon, lat = place
-        box = shapely.box(lon - east, lat - north, lon + east, lat + north)
+        lat = place[1]
         plane = Plane(place)
-        for entry in self._tree.query(box)[:_MOST_NEAR]:
-            foot = self._foot(plane, self._segments[entry])
-            if foot.lateral_m <= radius_m:
-                yield foot
+        for lon in (place[0] + turn for turn in self._turns):
+            box = shapely.box(lon - east, lat - north, lon + east, lat + north)
+            for entry in self._tree.query(box)[:_MOST_NEAR]:
+                foot = self._foot(plane, self._segments[entry])
+                if foot.lateral_m <= radius_m:
+                    yield foot
 
     def _foot(self, plane: Plane, number: int) -> Foot:
         """Return the foot on one segment of a plane's origin."""
@@ -413,10 +420,14 @@ class Route:
         ahead = min(offset_m + _STEP_M / 2, self._at[-1])
         return heading_deg(self._place(ahead - _STEP_M), self._place(ahead))
 
-    def _through_areas(self) -> Iterator[RoutePassage]:
-        line = shapely.LineString(self._line)
+    def _through_areas(self, line: shapely.LineString) -> Iterator[RoutePassage]:
+        west, _, east, _ = line.bounds
         for obstruction in self._on.areas_crossed(line):
-            cut = line.intersection(area_of(obstruction.area))
+            rings = (
+                [(_unbroken_lon(lon, (west + east) / 2.0), lat) for lon, lat in ring]
+                for ring in obstruction.area
+            )
+            cut = line.intersection(area_of(rings))
             for part in shapely.get_parts(cut):
                 if part.length > 0.0:
                     ends = [part.coords[0], part.coords[-1]]
@@ -432,6 +443,11 @@ class Route:
 def is_as_long(one_m: float, other_m: float) -> bool:
     """Tell whether two lengths are near enough for a way on the map and the same one of a route."""
     return abs(one_m - other_m) <= _SAME_WAY_M + _SAME_WAY * other_m
+
+
+def _unbroken_lon(lon: float, other: float) -> float:
+    """Return a longitude as it is counted on from another one, across the 180th meridian too."""
+    return lon - 360.0 * round((lon - other) / 360.0)
 
 
 def _beside(foot: Foot) -> float:

@@ -6,11 +6,18 @@ import math
 
 import pytest
 
-from dama.prediction import Fix, Obstruction, ObstructionError, ObstructionMap, Predictor
+from dama.prediction import (
+    Blockage,
+    Fix,
+    Obstruction,
+    ObstructionError,
+    ObstructionMap,
+    Predictor,
+)
 from dama.prediction.cover import obstructions_of
 from dama.prediction.network import MOST_NODES, Network, Way
 from dama.prediction.obstruction import MAX_POSITIONS
-from dama.prediction.places import Position
+from dama.prediction.places import Line, Position
 
 _PRIMARY = {"highway": "primary"}
 _COVERED = {**_PRIMARY, "tunnel": "yes"}
@@ -107,17 +114,37 @@ def test_a_tunnel_is_told_wherever_on_earth(portal: Position) -> None:
     assert _told(_roads(portal), portal)["osm:way/2"] > 0.9
 
 
-@pytest.mark.parametrize("lon", [179.99, 179.9995, 180.0, -180.0, -179.9995])
-def test_an_area_is_told_across_the_180th_meridian(lon: float) -> None:
+def _wood_ahead(lon: float, route: Line | None = None) -> Blockage:
+    """Return the blockage of a wood that begins at a longitude, from 200 m before it."""
     south, north = (lon, 9.9995), (lon, 10.0005)
     ring = (south, _east(south, 100.0), _east(north, 100.0), north, south)
-    predictor = Predictor(ObstructionMap([Obstruction("wood", kind="area", area=(ring,))]))
+    on = ObstructionMap([Obstruction("wood", kind="area", area=(ring,))])
+    predictor = Predictor(on, route=route)
     for second in range(31):
         place = _east((lon, 10.0), 10.0 * second - 500.0)
         predictor.feed(Fix(1_000 * second, *place, 10.0, 90.0, 5.0))
     (blockage,) = predictor.blockages(30_000)
+    return blockage
+
+
+_BESIDE_180 = pytest.mark.parametrize("lon", [179.99, 179.9995, 180.0, -180.0, -179.9995])
+
+
+@_BESIDE_180
+def test_an_area_is_told_across_the_180th_meridian(lon: float) -> None:
+    blockage = _wood_ahead(lon)
     assert blockage.obstruction_id == "wood"
     assert blockage.entry_ms == pytest.approx(50_000, abs=1_000)
+
+
+@_BESIDE_180
+@pytest.mark.parametrize("step_m", [37, 250])
+def test_an_area_on_a_route_is_told_across_the_180th_meridian(lon: float, step_m: int) -> None:
+    route = tuple(_east((lon, 10.0), float(metres)) for metres in range(-3_000, 3_001, step_m))
+    blockage = _wood_ahead(lon, route)
+    assert blockage.confidence > 0.9
+    assert blockage.entry_ms == pytest.approx(50_000, abs=1_000)
+    assert blockage.exit_ms == pytest.approx(60_000, abs=1_000)
 
 
 @pytest.mark.parametrize("lat", [90.0, -90.0])
