@@ -5,19 +5,20 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import shapely
-from shapely import affinity
 
+from dama.prediction.areas import Areas
+from dama.prediction.boxes import around, on_both_sides, spans, tree_of
 from dama.prediction.habits import TurnCounts
 from dama.prediction.obstruction import Obstruction, Onward, Road
 from dama.prediction.paces import RoadPaces
-from dama.prediction.places import METRES_PER_DEGREE, Course, Foot, Line, Plane, Position
+from dama.prediction.places import METRES_PER_DEGREE, Course, Foot, Line, Position
 from dama.prediction.profile import Profile, Shape
 from dama.prediction.ways_ahead import HORIZON_M, LEAST, MAX_STEPS, MOST_PASSAGES, ways_ahead
 
@@ -50,10 +51,6 @@ _PACE_STEPS = 20
 
 _Chunk: TypeAlias = tuple[float, float, float, float, str, Course, int, int]
 """A part of a road: least and most longitude and latitude, and between which of its vertices."""
-
-
-_Box: TypeAlias = tuple[float, float, float, float]
-"""Least longitude and latitude, and greatest ones."""
 
 
 _Way: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]
@@ -125,8 +122,7 @@ class ObstructionMap:
         self._cells: dict[tuple[int, int], list[_Chunk]] = {}
         covered = [road for road in self._roads.values() if road.covered_by]
         self._cover_tree = shapely.STRtree([shapely.LineString(road.line) for road in covered])
-        # By the boxes around them, of which an area across the 180th meridian has two.
-        self._areas, self._area_tree = self._index_areas()
+        self.areas = Areas(self.obstructions.values())
 
     def _add(self, road: Road) -> None:
         # A road may remember a cover that is no longer on the map.
@@ -147,21 +143,10 @@ class ObstructionMap:
             for first in range(0, len(road.line) - 1, _CHUNK):
                 last = min(first + _CHUNK, len(road.line) - 1)
                 lons, lats = zip(*road.line[first : last + 1], strict=True)
-                for west, east in _spans(lons):
+                for west, east in spans(lons):
                     box = west, min(lats), east, max(lats)
                     chunks.append((*box, road.id, self._courses[road.id], first, last))
-        return chunks, _tree_of_boxes([chunk[:4] for chunk in chunks])
-
-    def _index_areas(self) -> tuple[list[Obstruction], shapely.STRtree]:
-        found: list[Obstruction] = []
-        boxes: list[_Box] = []
-        for obstruction in self.obstructions.values():
-            if obstruction.area:
-                lons, lats = zip(*obstruction.area[0], strict=True)
-                for west, east in _spans(lons):
-                    found.append(obstruction)
-                    boxes.append((west, min(lats), east, max(lats)))
-        return found, _tree_of_boxes(boxes)
+        return chunks, tree_of([chunk[:4] for chunk in chunks])
 
     def __contains__(self, road_id: str) -> bool:
         return road_id in self._roads
@@ -203,7 +188,7 @@ class ObstructionMap:
     def near(self, place: Position, radius_m: float) -> list[Near]:
         """Return the roads within so many metres, the nearest first, at most `MAX_NEAR`."""
         best: dict[str, Foot] = {}
-        for same in _on_both_sides(place, radius_m):
+        for same in on_both_sides(place, radius_m):
             self._compare(same, radius_m, best)
         found = [Near(road_id, foot) for road_id, foot in best.items()]
         found.sort(key=_nearness)
@@ -214,7 +199,9 @@ class ObstructionMap:
         lon, lat = place
         north = radius_m / METRES_PER_DEGREE
         east = north / max(math.cos(math.radians(lat)), 1e-3)
-        chunks = self._cell(place) if radius_m <= _AROUND_M else self._within(_box(place, radius_m))
+        chunks = (
+            self._cell(place) if radius_m <= _AROUND_M else self._within(around(place, radius_m))
+        )
         west, south, east, north = lon - east, lat - north, lon + east, lat + north
         for least_lon, least_lat, most_lon, most_lat, road_id, course, first, last in chunks:
             if least_lon > east or most_lon < west or least_lat > north or most_lat < south:
@@ -247,29 +234,6 @@ class ObstructionMap:
 
     def _within(self, box: shapely.Geometry) -> list[_Chunk]:
         return [self._chunks[entry] for entry in self._tree.query(box)]
-
-    def areas_within(self, place: Position, radius_m: float) -> Iterator[Obstruction]:
-        """Return the obstructions with an area that may reach within so many metres."""
-        found: dict[str, Obstruction] = {}
-        if self._areas:
-            for same in _on_both_sides(place, radius_m):
-                for entry in self._area_tree.query(_box(same, radius_m)):
-                    found.setdefault(self._areas[entry].id, self._areas[entry])
-        yield from found.values()
-
-    def areas_crossed(self, line: shapely.LineString) -> Iterator[Obstruction]:
-        """Return the obstructions with an area that a line may cross.
-
-        The line has no leap at the 180th meridian: its longitudes may lie beyond 180 degrees.
-        """
-        found: dict[str, Obstruction] = {}
-        west, _, east, _ = line.bounds
-        turns = [turn for turn in (0.0, 360.0, -360.0) if -180.0 - east <= turn <= 180.0 - west]
-        for turn in turns if self._areas else ():
-            turned = affinity.translate(line, turn)
-            for entry in self._area_tree.query(turned, predicate="intersects"):
-                found.setdefault(self._areas[entry].id, self._areas[entry])
-        yield from found.values()
 
     def covered_beside(self, line: Line, radius_m: float) -> set[int]:
         """Return which segments of a line have a covered road within this many metres.
@@ -574,54 +538,5 @@ def _drawings(obstructions: Iterable[Obstruction]) -> dict[str, str]:
     return names
 
 
-def _spans(lons: Sequence[float]) -> list[tuple[float, float]]:
-    """Return from where to where longitudes reach: two spans across the 180th meridian."""
-    least, most = min(lons), max(lons)
-    if most - least <= 180.0:
-        return [(least, most)]
-    return [
-        (-180.0, max(lon for lon in lons if lon < 0.0)),
-        (min(lon for lon in lons if lon >= 0.0), 180.0),
-    ]
-
-
-def _tree_of_boxes(boxes: Sequence[_Box]) -> shapely.STRtree:
-    return shapely.STRtree(shapely.box(*np.array(boxes).reshape(-1, 4).T))
-
-
-def _on_both_sides(place: Position, radius_m: float) -> Iterator[Position]:
-    """Yield a place; again, with a longitude beyond 180 degrees, if that meridian is so near."""
-    yield place
-    lon, lat = place
-    # Places on the other side of the meridian have longitudes of the other sign.
-    if abs(lon) + radius_m / METRES_PER_DEGREE / max(math.cos(math.radians(lat)), 1e-3) > 180.0:
-        yield lon - math.copysign(360.0, lon), lat
-
-
 def _nearness(near: Near) -> tuple[float, str]:
     return near.foot.lateral_m, near.road_id
-
-
-def _box(place: Position, radius_m: float) -> shapely.Geometry:
-    lon, lat = place
-    north = radius_m / METRES_PER_DEGREE
-    east = north / max(math.cos(math.radians(lat)), 1e-3)
-    return shapely.box(lon - east, lat - north, lon + east, lat + north)
-
-
-def area_in_plane(obstruction: Obstruction, plane: Plane) -> shapely.Geometry:
-    """Return an obstruction's area in metres around the plane's origin."""
-    return area_of([plane.xy(position) for position in ring] for ring in obstruction.area)
-
-
-def area_of(rings: Iterable[Sequence[Position]]) -> shapely.Geometry:
-    """Return the area within an outer ring and outside of its holes.
-
-    Rings that are drawn by hand may cross themselves or each other, and GEOS cannot intersect such
-    an area. It is replaced by the areas that the rings enclose, possibly none.
-    """
-    shell, *holes = rings
-    area = shapely.Polygon(shell, holes)
-    if area.is_valid:
-        return area
-    return shapely.make_valid(area, method="structure", keep_collapsed=False)

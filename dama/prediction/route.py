@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import shapely
 
+from dama.prediction.areas import area_of
 from dama.prediction.places import (
     METRES_PER_DEGREE,
     Foot,
@@ -28,7 +29,7 @@ from dama.prediction.places import (
     without_repeats,
 )
 from dama.prediction.profile import Profile
-from dama.prediction.roadmap import ObstructionMap, area_of
+from dama.prediction.roadmap import ObstructionMap
 from dama.prediction.route_matching import AGAINST_DEG, DRAWN_DEG, DRAWN_M, RouteMatching
 from dama.prediction.track import Point, Track
 from dama.prediction.ways_ahead import HORIZON_M, MOST_PASSAGES
@@ -422,7 +423,7 @@ class Route:
 
     def _through_areas(self, line: shapely.LineString) -> Iterator[RoutePassage]:
         west, _, east, _ = line.bounds
-        for obstruction in self._on.areas_crossed(line):
+        for obstruction in self._on.areas.crossed(line):
             rings = (
                 [(_unbroken_lon(lon, (west + east) / 2.0), lat) for lon, lat in ring]
                 for ring in obstruction.area

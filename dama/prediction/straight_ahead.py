@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 import shapely
 
+from dama.prediction.areas import area_in_plane
 from dama.prediction.places import Plane
 from dama.prediction.profile import Profile
-from dama.prediction.roadmap import ObstructionMap, area_in_plane
+from dama.prediction.roadmap import ObstructionMap
 from dama.prediction.track import Track
 
 # How far ahead areas count, and the directions tried, with their weights.
@@ -28,7 +29,7 @@ def straight_ahead(on: ObstructionMap, track: Track) -> Iterator[AreaAhead]:
         return
     range_m = min(_BLIND_M, _BLIND_S * max(track.pace.now_mps, track.pace.cruise_mps))
     plane = Plane(track.last.place)
-    for obstruction in on.areas_within(track.last.place, range_m):
+    for obstruction in on.areas.within(track.last.place, range_m):
         area = area_in_plane(obstruction, plane)
         probability = entry_m = through_m = 0.0
         for turn, weight in _FAN:

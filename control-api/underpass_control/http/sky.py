@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import shapely
 from pydantic import Field
 
+from dama.prediction.areas import area_of
 from dama.prediction.places import METRES_PER_DEGREE, Course, Plane, Position
-from dama.prediction.roadmap import area_of
 from underpass_control.http import models
 from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
 from underpass_control.http.obstructions import for_tenants
