@@ -214,7 +214,7 @@ def _beyond(
     return case((least > at, least - at), (most < at, at - most), else_=0.0)
 
 
-def _feature(row: Row[Any]) -> dict[str, Any]:
+def _feature(row: Any) -> dict[str, Any]:
     return {
         "type": "Feature",
         "id": row.id,
