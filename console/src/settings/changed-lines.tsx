@@ -13,7 +13,7 @@ export function ChangedLines({ label, lines }: { label: string; lines: readonly 
   return (
     <>
       <p class="count">
-        {count("removed")} lines go, {count("added")} come.
+        Lines removed: {count("removed")}, added: {count("added")}.
         {near.length > shown.length && ` The first ${shown.length} of ${near.length}, with those around them.`}
       </p>
       <pre class="lines scroll" tabIndex={0} role="region" aria-label={label}>
