@@ -418,12 +418,12 @@ def test_ids_of_learned_places_tell_no_vehicle_any_more(empty_url: str) -> None:
 
 
 def test_blockages_are_read_once_however_many_places_are_renamed(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_database(sqlite_url, lambda database: schema.migrate(database, "0029"))
+    with_database(empty_url, lambda database: schema.migrate(database, "0029"))
     places = [obstruction(f"learned:1:{n}", {"kind": "learned"}) for n in range(30)]
     execute(
-        sqlite_url,
+        empty_url,
         "INSERT INTO beam (id, name, forward_capacity_bps, return_capacity_bps,"
         " one_way_delay_ms, revision) VALUES ('ku-1', 'Ku 1', 8000000, 2000000, 300, 1)",
         VAN,
@@ -438,8 +438,8 @@ def test_blockages_are_read_once_however_many_places_are_renamed(
         return execute_one(connection, statement, *given, **options)
 
     monkeypatch.setattr(Connection, "execute", noted)
-    with_database(sqlite_url, lambda database: schema.migrate(database, "0030"))
+    with_database(empty_url, lambda database: schema.migrate(database, "0030"))
     assert sum(one.startswith("UPDATE announcement") for one in statements) == 1
-    found = {name for (name,) in rows(sqlite_url, "SELECT obstruction FROM announcement")}
-    assert found == {name for (name,) in rows(sqlite_url, "SELECT id FROM obstruction")}
+    found = {name for (name,) in rows(empty_url, "SELECT obstruction FROM announcement")}
+    assert found == {name for (name,) in rows(empty_url, "SELECT id FROM obstruction")}
     assert len(found) == 30
