@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from ipaddress import ip_address
 
 import pytest
@@ -39,6 +41,27 @@ def test_interception_takes_clients_in_by_both_families(start_pair: StartPair) -
     for origin in _ORIGINS:
         assert _taken_in(download(pair.client, origin, 1_000_000))
         assert _taken_in(upload(pair.client, origin, 1_000_000))
+
+
+def test_connections_reach_the_origin_in_the_order_in_which_the_client_opened_them(
+    start_pair: StartPair,
+) -> None:
+    pair = start_pair(options=Options(terminal=_TRANSPARENT))
+    with pair.testbed.origin.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.bind(("0.0.0.0", 0))  # noqa: S104 - its own namespace
+        listening.listen(16)
+        listening.settimeout(20)
+        origin = (addresses.ORIGIN, listening.getsockname()[1])
+        for _ in range(10):
+            with ExitStack() as ends:
+                for number in range(4):
+                    client = pair.client.socket(socket.AF_INET, socket.SOCK_STREAM)
+                    ends.enter_context(client).connect(origin)
+                    client.sendall(bytes([number]))
+                accepted = [ends.enter_context(listening.accept()[0]) for _ in range(4)]
+                for connection in accepted:
+                    connection.settimeout(20)
+                assert [connection.recv(1)[0] for connection in accepted] == [0, 1, 2, 3]
 
 
 def test_switching_interception_leaves_open_streams_and_turns_new_ones(

@@ -16,6 +16,7 @@ mod edge;
 pub mod flows;
 pub mod http;
 mod listen;
+pub mod order;
 pub mod password;
 pub mod relay;
 pub mod socks5;

@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::config::{DialConfig, OriginSource};
+use crate::order;
 use crate::stream::{Failure, FailureCode, Target};
 use budget::Budget;
 pub use budget::Party;
@@ -232,7 +233,8 @@ async fn race(
     loop {
         if let Some(address) = waiting.pop_front() {
             let config = config.clone();
-            attempts.spawn(async move { socket::connect(&config, address, client).await });
+            let attempt = async move { socket::connect(&config, address, client).await };
+            order::begin_in(&mut attempts, attempt).await;
         }
         let pause = if waiting.is_empty() {
             deadline

@@ -27,7 +27,7 @@ use crate::relay::{HeldRelay, Relays};
 use crate::stream::{Conduit, Failure, OpenRequest, Outlet, Protocol, Target};
 use crate::switch::Switch;
 use crate::traces::{self, Beginning, Traces};
-use crate::{http, socks5, transparent};
+use crate::{http, order, socks5, transparent};
 pub(crate) use clients::Clients;
 pub(crate) use journal::{Asked, Exchange};
 use places::{Place, Places};
@@ -310,7 +310,7 @@ impl Listener {
                 }
             };
             let stop = stop.clone();
-            connections.spawn(async move {
+            let connection = connections.track_future(async move {
                 match intake.config.protocol {
                     ListenerProtocol::Socks5 => socks5::serve(&intake, socket, peer).await,
                     ListenerProtocol::Http => http::serve(intake, socket, peer, stop).await,
@@ -320,6 +320,7 @@ impl Listener {
                 }
                 drop(place);
             });
+            order::begin(connection).await;
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use underpass_edge::config::OriginSource;
 use underpass_edge::dial::{Dialler, serve_inbound};
 use underpass_edge::flows::{Flows, Owner};
+use underpass_edge::order;
 use underpass_edge::relay::Relays;
 use underpass_edge::speed::SpeedTests;
 use underpass_edge::stream::{Conduit, Failure, FailureCode, Host, OpenRequest, Protocol, Target};
@@ -129,7 +130,7 @@ pub(super) async fn serve(
         let conduit = flows.watch(conduit, Owner::Peer(peer), &request, None, None);
         let (dialler, relays) = (dialler.clone(), relays.clone());
         let speed_tests = speed_tests.clone();
-        tokio::spawn(async move {
+        let serving = async move {
             let _until_its_end = place;
             let served = speed_tests.serve(conduit, peer, &request.target).await;
             let Err(conduit) = served else {
@@ -137,7 +138,8 @@ pub(super) async fn serve(
             };
             // Its end is in the log.
             let _ = serve_inbound(conduit, peer, request, &dialler, &relays).await;
-        });
+        };
+        order::begin(serving).await;
     }
 }
 
