@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -43,6 +44,7 @@ _ENDLESS_BYTES, _ENDLESS_S = 1_000_000_000_000, 30 * 86_400.0
 
 def main() -> int:
     """Run until Ctrl-C or SIGTERM; leave nothing behind."""
+    argparse.ArgumentParser(prog="demo", description=__doc__).parse_args()
     reason = namespace.unprivileged_reason() or missing("satlink", "underpass") or vehicle.missing()
     if reason:
         _say(f"the demo cannot run: {reason}")

@@ -169,7 +169,7 @@ pub fn expected(hop: &HopFields, now: OffsetDateTime) -> Cell {
     let until = |time: OffsetDateTime| span((time - now).as_seconds_f64().max(0.0));
     let mut planned = hop.link.planned.iter().filter(|one| now < one.exit);
     match (hop.blocked, planned.next()) {
-        (_, Some(one)) if hop.link.plan_contradicted && one.entry <= now => {
+        (false, Some(one)) if hop.link.plan_contradicted && one.entry <= now => {
             Cell::new("heard in a planned blockage", Mood::Warning)
         }
         (true, Some(one)) if one.entry <= now => {
