@@ -74,10 +74,10 @@ def world() -> Iterator[_World]:
             yield _World(Pair(testbed, options), collector)
 
 
-def _fetch(world: _World) -> Span:
+def _fetch(world: _World, size: int = _BYTES) -> Span:
     before = world.known()
     pair = world.pair
-    assert download(pair.client, addresses.ORIGIN, _BYTES, route=pair.socks5()).complete
+    assert download(pair.client, addresses.ORIGIN, size, route=pair.socks5()).complete
     return world.new_root(before)
 
 
@@ -111,9 +111,10 @@ def test_one_trace_has_the_exchange_at_terminal_hub_and_service(world: _World) -
 
 
 def test_a_plan_follows_from_the_report_in_the_same_trace(world: _World) -> None:
-    # Plans are made anew while demands change, so some exchange's report causes one.
+    # Plans are made anew while demands change, so some exchange's report causes one: each exchange
+    # demands more than those before it.
     for attempt in range(6):
-        root = _fetch(world)
+        root = _fetch(world, _BYTES << 2 * attempt)
         try:
             spans = world.trace_of(root.id, "plan", "push", timeout_s=10.0)
         except TimeoutError:
