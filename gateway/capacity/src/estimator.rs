@@ -88,8 +88,8 @@ pub struct Estimator {
     /// later.
     overflow: Option<Instant>,
     base: BaseRtt,
-    /// How much longer data that is sent without a pause waits for access to the link than a small
-    /// amount does.
+    /// How much longer than the base round trip data takes that is sent without a pause: it waits for
+    /// access to the link, or in the queue of `others`.
     access: Duration,
     history: History,
     probing: Probing,
@@ -226,8 +226,8 @@ impl Estimator {
         self.drain.is_some()
     }
 
-    /// The round trip without a queue, if it is known, for data that is sent without a pause: it
-    /// includes the wait for access.
+    /// The round trip without a queue of its own, if it is known, for data that is sent without a
+    /// pause: it includes the wait for access, or in others' queue.
     pub fn base_rtt(&self) -> Option<Duration> {
         self.base.get().map(|base| base + self.access)
     }

@@ -269,12 +269,12 @@ fn a_first_start_in_both_directions_at_once_finds_both() {
     }
 }
 
-/// Other senders fill this direction's queue from 5 to `until` s; the way back has a queue of up
-/// to `back_s`.
-fn beside_others(rate: f64, until: f64, back_s: f64) -> Link {
+/// Other senders fill this direction's queue from 5 to `until` s, by `part` of the link's rate; the
+/// way back has a queue of up to `back_s`.
+fn beside_others(rate: f64, part: f64, until: f64, back_s: f64) -> Link {
     let others = move |t: f64| {
         if (5.0..until).contains(&t) {
-            1.5 * rate
+            part * rate
         } else {
             0.0
         }
@@ -289,8 +289,8 @@ fn beside_others(rate: f64, until: f64, back_s: f64) -> Link {
 #[test]
 fn what_others_left_in_the_queue_is_drained_soon_after_they_end() {
     for (rate, back_s) in [(2e6, 0.0), (2e6, 0.4), (40e6, 0.0), (40e6, 0.4)] {
-        for until in [6.0, 7.0, 8.0, 9.0, 12.0] {
-            let link = beside_others(rate, until, back_s);
+        for (part, until) in [(1.5, 7.0), (1.5, 9.0), (1.5, 12.0), (1.0, 20.0)] {
+            let link = beside_others(rate, part, until, back_s);
             let course = run(&link, &told(rate), 60.0, EACH_MS);
             let after = until + 12.0;
             show(&format!("{rate}, {back_s}, {until}"), &course, after, 60.0);
@@ -303,7 +303,7 @@ fn what_others_left_in_the_queue_is_drained_soon_after_they_end() {
 #[test]
 fn beside_others_in_both_directions_no_estimate_falls_for_good() {
     for (rate, back_s) in [(2e6, 0.0), (2e6, 0.5), (2e6, 1.0), (40e6, 0.5)] {
-        let link = beside_others(rate, 60.0, back_s);
+        let link = beside_others(rate, 1.5, 60.0, back_s);
         let course = run(&link, &told(rate), 90.0, EACH_MS);
         show(&format!("{rate}, {back_s} s back"), &course, 5.0, 60.0);
         println!("least estimate {:.0}", course.least_estimate(5.0, 60.0));
