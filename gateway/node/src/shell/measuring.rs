@@ -1,5 +1,7 @@
 //! Reads the sessions of a hop to estimate the capacity of its link.
 
+mod reverse;
+
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,7 @@ use underpass_engine::{Engine, HopId, MeasuredLink, Sending};
 
 use super::{SessionReading, Shell, timer};
 use crate::config::RTTS_MS;
+use reverse::Reverse;
 
 /// How long the measured queue of a hop counts for other hops.
 const QUEUE_KNOWN: Duration = Duration::from_millis(300);
@@ -26,7 +29,8 @@ const LEAST_PART_OF_BEAM: u64 = 10;
 /// While a hop has a backlog, it asks its peer this often for beacons, which show how much of a
 /// round trip is queue on the way back.
 const ASKS_EACH: Duration = Duration::from_secs(1);
-/// How long the measurement of a link with a configured rate counts without beacons.
+/// How long the measurement of a link with a configured rate counts while nothing tells a queue on
+/// the way back from one of this direction.
 const COUNTS_UNTOLD: Duration = Duration::from_secs(10);
 /// Beacons beside other traffic take at most this part (1/n) of the rate. But at a rate of some
 /// kbit/s, which may be far too low an estimate, they still come each `RAREST_BEACONS`; otherwise
@@ -213,7 +217,8 @@ pub(super) struct LinkMeter {
     queue: Option<Duration>,
     /// The queue in this direction, if it is known separately.
     queue_there: Option<Duration>,
-    /// When beacons last showed the queue on the way back.
+    reverse: Reverse,
+    /// When the queue on the way back was last known.
     way_back_known: Option<Instant>,
     follows: bool,
     /// When the peer was last asked for beacons, and the interval of those that it gets.
@@ -244,6 +249,7 @@ impl LinkMeter {
             least_rtt: None,
             queue: None,
             queue_there: None,
+            reverse: Reverse::default(),
             way_back_known: None,
             follows: true,
             asked: None,
@@ -278,8 +284,8 @@ impl LinkMeter {
     }
 
     /// Whether the hop's rate follows the measurement. If a rate is configured, it does so only
-    /// while beacons show the queue on the way back: round trips alone cannot distinguish that from
-    /// a queue of this hop.
+    /// while the queue on the way back is known: round trips alone cannot distinguish that from a
+    /// queue of this hop.
     pub fn is_followed(&self) -> bool {
         self.follows
     }
@@ -357,13 +363,14 @@ impl LinkMeter {
             late,
             each: delayed.told_each,
         });
-        self.ask_for_beacons(shell, hop, sending, way_back.is_some(), now);
+        let known = self.knows_way_back(way_back);
+        self.ask_for_beacons(shell, hop, sending, known, now);
         if let Some(rtt) = self.sums.rtt {
             let least = self.least_rtt.map_or(rtt, |least| least.min(rtt));
             self.least_rtt = Some(least);
             self.queue = Some((rtt - least).saturating_sub(way_back.unwrap_or_default()));
         }
-        if self.follows && limits.ceiling_bps.is_some() && way_back.is_none() {
+        if self.follows && limits.ceiling_bps.is_some() && !known {
             // The round trips of this moment mean nothing: a probe or drain in progress ends.
             self.estimator.interrupt();
         } else {
@@ -387,8 +394,14 @@ impl LinkMeter {
         }
     }
 
+    /// Whether the queue on the way back is known: beacons show it, or the peer sends so little that
+    /// there is none of its data.
+    fn knows_way_back(&self, by_beacons: Option<Duration>) -> bool {
+        by_beacons.is_some() || self.reverse.is_quiet()
+    }
+
     /// Asks for beacons while there is a backlog. Decides whether the hop's rate follows the
-    /// measurement; `known` says whether beacons show the way back.
+    /// measurement; `known` says whether the queue on the way back is known.
     fn ask_for_beacons(
         &mut self,
         shell: &Shell,
@@ -415,7 +428,7 @@ impl LinkMeter {
     }
 
     /// Decides whether the hop's rate follows the measurement: if a rate is configured (`told`),
-    /// only while beacons show the queue on the way back.
+    /// only while the queue on the way back is `known`.
     fn follow(&mut self, now: Instant, told: bool, known: bool) {
         if known {
             self.way_back_known = Some(now);
@@ -504,6 +517,7 @@ impl LinkMeter {
         let sums = &mut self.sums;
         (sums.in_flight_bits, sums.lost_bits, sums.rtt) = (0, 0, None);
         let (mut most, mut packets, mut repeats) = (0, 0, false);
+        let (mut there, mut here) = (0, 0);
         for reading in sessions {
             let new = reading.figures;
             let old = self.seen.insert(reading.id, new).unwrap_or_default();
@@ -537,6 +551,11 @@ impl LinkMeter {
             sums.lost_bits += bits(new.lost_bytes);
             let delivered = step(|figures| figures.delivered_bytes);
             sums.delivered_bits += bits(delivered);
+            // A transport without a window does not acknowledge each packet.
+            if new.cwnd_bytes > 0 {
+                there += delivered;
+                here += step(|figures| figures.received_bytes);
+            }
             // The smoothed round trip of a session that receives little describes the past.
             if delivered > most {
                 most = delivered;
@@ -544,6 +563,7 @@ impl LinkMeter {
             }
         }
         let now = self.looked_at;
+        self.reverse.count(now, there, here);
         if let Some(rtt) = sums.rtt {
             self.smoothed_rtt = Some((now, rtt));
         }
