@@ -82,7 +82,7 @@ pub struct HopConfig {
     pub receive_rate_bps: Option<u64>,
     /// Round-trip time without load.
     pub rtt: Duration,
-    /// The round trip is a guess, and a longer measured one replaces it.
+    /// The round trip is a guess, which a measured one replaces.
     pub rtt_is_guess: bool,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,

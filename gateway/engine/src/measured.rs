@@ -100,13 +100,14 @@ impl Engine {
         }
     }
 
-    /// Notes that a hop's round trip without a queue is longer than was guessed.
-    pub fn raise_rtt(&mut self, now: Instant, id: HopId, rtt: Duration) {
-        let Some(hop) = self.hops.get(&id) else {
+    /// Replaces a hop's round trip without a queue, if that is a guess. Windows do not shrink with
+    /// it.
+    pub fn correct_rtt(&mut self, now: Instant, id: HopId, rtt: Duration) {
+        let Some(hop) = self.hops.get(&id).filter(|hop| hop.config.rtt_is_guess) else {
             return;
         };
         let config = HopConfig {
-            rtt: hop.config.rtt.max(rtt),
+            rtt,
             ..hop.config.clone()
         };
         self.change_hop(now, &config);

@@ -227,7 +227,7 @@ fn terminals_share_a_beam_only_while_a_rate_of_it_is_known() {
 }
 
 #[test]
-fn a_guessed_round_trip_gives_way_to_a_longer_one() {
+fn a_guessed_round_trip_gives_way_to_a_measured_one() {
     const GUESSED: Duration = Duration::from_millis(600);
     let mut config = config(10, &[1]);
     let mut told = Node::new(Instant::now(), config.clone());
@@ -236,10 +236,11 @@ fn a_guessed_round_trip_gives_way_to_a_longer_one() {
     let guessed = |node: &Node| node.engine.sending(HOP).and_then(|now| now.guessed_rtt);
     assert_eq!(guessed(&told), None);
     assert_eq!(guessed(&node), Some(GUESSED));
-    for (measured, expected) in [(500, GUESSED), (1200, 2 * GUESSED), (700, 2 * GUESSED)] {
+    for measured in [1200, 700, 1200] {
         let measured = Duration::from_millis(measured);
-        node.engine.raise_rtt(node.now, HOP, measured);
-        assert_eq!(guessed(&node), Some(expected));
+        node.engine.correct_rtt(node.now, HOP, measured);
+        assert_eq!(guessed(&node), Some(measured));
+        told.engine.correct_rtt(told.now, HOP, measured);
     }
     for (node, patience) in [
         (&mut told, GUESSED + SILENCE),

@@ -62,8 +62,8 @@ pub use document::{Document, FRAGMENTS};
 pub use enrolment::EnrolmentConfig;
 pub use error::ConfigError;
 pub use link::{
-    BeamConfig, ConvergenceLayer, KnownLink, ListenerConfig, PathConfig, PathDirection, RATES_BPS,
-    RTTS_MS,
+    BeamConfig, ConvergenceLayer, GUESSED_RTT, KnownLink, ListenerConfig, PathConfig,
+    PathDirection, RATES_BPS, RTTS_MS,
 };
 pub use listed::{ListedTerminal, Listing};
 pub use ltp::LtpConfig;

@@ -12,7 +12,7 @@ use underpass_completion::LossWindow;
 use underpass_engine::{Engine, HopId, MeasuredLink, Sending};
 
 use super::{SessionReading, Shell, timer};
-use crate::config::RTTS_MS;
+use crate::config::{GUESSED_RTT, RTTS_MS};
 use reverse::Reverse;
 
 /// How long the measured queue of a hop counts for other hops.
@@ -49,6 +49,19 @@ const PROBED_AT_ONCE: Duration = Duration::from_millis(250);
 
 /// A shorter queue counts as none: the estimator does not notice it either.
 const NO_QUEUE: Duration = Duration::from_millis(12);
+
+/// A guessed round trip is corrected if it is wrong by more than this part (1/n) of it.
+const RTT_NOTICED_PART: u32 = 16;
+
+/// By what a guessed round trip is replaced; `None` if it is near enough.
+fn corrected_rtt(guessed: Duration, measured: Duration) -> Option<Duration> {
+    // The peer's beacons come as seldom as the first guess allows: with a shorter round trip, few
+    // lost ones would count as a blockage. The upper bound ensures that a peer which answers ever
+    // later cannot hide silence.
+    let rtt = measured.max(GUESSED_RTT);
+    let noticed = rtt.abs_diff(guessed) > guessed / RTT_NOTICED_PART;
+    (noticed && rtt <= Duration::from_millis(*RTTS_MS.end())).then_some(rtt)
+}
 
 /// The reason of a measured capacity, as it is reported. If a window is full and there is no queue,
 /// the window and not the link limits what is sent: the link may carry more.
@@ -468,16 +481,13 @@ impl LinkMeter {
         }
     }
 
-    /// Raises a guessed round trip that is too short: with it, silence would count as a blockage
-    /// too early.
+    /// Corrects a guessed round trip: by it, silence counts as a blockage. It may have been raised by
+    /// a queue of others, or on a path that has become shorter since.
     fn correct_rtt(&self, shell: &Shell, hop: HopId, sending: Sending) {
         let guessed = sending.guessed_rtt.zip(self.estimator.base_rtt());
-        // The bounds ensure that a peer which answers ever later cannot hide silence.
-        if let Some((guessed, rtt)) = guessed
-            && rtt > guessed + guessed / 16
-            && rtt <= Duration::from_millis(*RTTS_MS.end())
-        {
-            shell.with_hop(hop, |engine, now| engine.raise_rtt(now, hop, rtt));
+        let corrected = guessed.and_then(|(guessed, rtt)| corrected_rtt(guessed, rtt));
+        if let Some(rtt) = corrected {
+            shell.with_hop(hop, |engine, now| engine.correct_rtt(now, hop, rtt));
             if let Some(beacons) = shell.beacons() {
                 beacons.set_rtt(hop, rtt);
             }

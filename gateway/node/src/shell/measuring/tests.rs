@@ -72,6 +72,22 @@ fn a_full_window_without_a_queue_is_no_limit_of_the_link() {
     }
 }
 
+/// Others that fill a queue for a while make round trips longer, and end.
+#[test]
+fn a_guessed_round_trip_follows_the_measured_one_down_to_what_the_peer_assumes() {
+    let corrected = |guessed_ms: u64, measured_ms: u64| {
+        let [guessed, measured] = [guessed_ms, measured_ms].map(Duration::from_millis);
+        corrected_rtt(guessed, measured).map(|rtt| rtt.as_millis())
+    };
+    assert_eq!(corrected(600, 630), None);
+    assert_eq!(corrected(600, 1_600), Some(1_600));
+    assert_eq!(corrected(1_600, 1_550), None);
+    assert_eq!(corrected(1_600, 700), Some(700));
+    assert_eq!(corrected(1_600, 40), Some(600));
+    assert_eq!(corrected(600, 40), None);
+    assert_eq!(corrected(600, 60_001), None);
+}
+
 /// On an idle metered link a beacon comes every 8 s, and more only with the next bundle.
 #[tokio::test(start_paused = true)]
 async fn what_was_measured_of_a_told_link_outlasts_a_rest_and_not_beacons_that_cease() {
