@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::BaseRtt;
 use crate::history::{History, OTHER_BITS, REPEATED_BITS, SENT_BITS};
+use crate::limits::Limits;
 use crate::probe::{Probing, Trip};
 use crate::told::{self, Told};
 use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
@@ -59,22 +60,12 @@ const DOUBTED: Duration = Duration::from_secs(60);
 /// A network with a shorter round trip is local: its queues are not worth an estimate.
 const LEAST_RTT: Duration = Duration::from_millis(5);
 
-/// What bounds the estimate. Rates are bit/s of IP packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Where the estimate starts. `None`: at the ceiling, or else with what the
-    /// first packets show.
-    pub hint_bps: Option<u64>,
-    /// The highest rate that is ever sent.
-    pub ceiling_bps: Option<u64>,
-    /// A lower estimate is not believed: it is given up, and nothing is estimated for a minute.
-    pub least_bps: Option<u64>,
-}
-
 /// Estimates what a link carries. The caller passes the time, which never steps back.
 #[derive(Clone, Debug)]
 pub struct Estimator {
     limits: Limits,
+    /// The hint is another path's, so it is not used.
+    elsewhere: bool,
     /// bit/s; `None` while nothing has shown that the link carries less than
     /// the ceiling.
     capacity: Option<f64>,
@@ -133,7 +124,8 @@ impl Estimator {
     pub fn new(limits: Limits) -> Estimator {
         Estimator {
             limits,
-            capacity: hinted(&limits),
+            elsewhere: false,
+            capacity: limits.hinted(),
             reason: Reason::Hint,
             loss: 0.0,
             loss_learned: None,
@@ -168,6 +160,7 @@ impl Estimator {
             .hint_bps
             .filter(|_| limits.hint_bps != before.hint_bps)
         {
+            self.elsewhere = false;
             self.estimate(bps as f64, Reason::Hint);
         } else if limits.ceiling_bps.is_some() && limits.ceiling_bps != before.ceiling_bps {
             self.capacity = None;
@@ -190,7 +183,7 @@ impl Estimator {
     /// Discards what was found of the capacity: the estimate begins anew at the hint.
     pub fn begin_anew(&mut self) {
         self.interrupt();
-        self.capacity = hinted(&self.limits);
+        self.capacity = self.limits.hinted().filter(|_| !self.elsewhere);
         (self.reason, self.others) = (Reason::Hint, None);
     }
 
@@ -230,6 +223,11 @@ impl Estimator {
     /// pause: it includes the wait for access, or in others' queue.
     pub fn base_rtt(&self) -> Option<Duration> {
         self.base.get().map(|base| base + self.access)
+    }
+
+    /// The round trip without a queue for small amounts, which do not wait for access.
+    pub fn path_rtt(&self) -> Option<Duration> {
+        self.base.get()
     }
 
     /// How long the queue delays packets.
@@ -297,7 +295,7 @@ impl Estimator {
             return;
         }
         if let Some(rtt) = measured {
-            self.base.see(now, rtt);
+            self.see_rtt(now, rtt);
         }
         self.backlogged = match reading.backlogged {
             true => self.backlogged.or(Some(now)),
@@ -592,9 +590,4 @@ impl Estimator {
             self.probing.begin(now, capacity, most, trip, bunch);
         }
     }
-}
-
-/// The estimate at a hint, bit/s.
-fn hinted(limits: &Limits) -> Option<f64> {
-    limits.hint_bps.map(|bps| (bps as f64).max(LEAST_CAPACITY))
 }

@@ -8,12 +8,14 @@
 mod base;
 mod estimator;
 mod history;
+mod limits;
 mod probe;
 mod told;
 mod view;
 mod word;
 
-pub use estimator::{Estimator, Limits};
+pub use estimator::Estimator;
+pub use limits::Limits;
 
 use std::time::Duration;
 

@@ -73,6 +73,9 @@ pub struct HopConfig {
     /// Where the estimate of what the link carries starts, bit/s of IP bytes; `None`: with what the
     /// first packets show.
     pub rate_hint_bps: Option<u64>,
+    /// The round trip without a queue that was measured with that, if it comes from an earlier run:
+    /// on a path with quite another one it is not used.
+    pub rate_hint_rtt: Option<Duration>,
     /// Rate from this node while there has been no plan, bit/s of IP bytes;
     /// none is `send_rate_bps`.
     pub guaranteed_rate_bps: Option<u64>,
@@ -148,6 +151,7 @@ impl HopConfig {
             weight: 1,
             send_rate_bps: None,
             rate_hint_bps: None,
+            rate_hint_rtt: None,
             guaranteed_rate_bps: None,
             line: None,
             receive_rate_bps: None,

@@ -25,8 +25,11 @@ pub struct MeasuredLink {
     pub reason: Option<Reason>,
     /// The bound on what is sent at first, while nothing is known and no rate is in force.
     pub first: Option<FirstFlight>,
-    /// The round trip without a queue, if it is known.
+    /// The round trip without a queue, if it is known: for data that is sent without a pause, and
+    /// for small amounts, which do not wait for access.
     pub base_rtt: Option<Duration>,
+    /// See there.
+    pub path_rtt: Option<Duration>,
     /// How long its queue delays packets.
     pub queue: Duration,
     /// Part of the packets that it loses by itself.
@@ -61,6 +64,8 @@ pub struct Sending {
     pub ceiling_bps: Option<u64>,
     /// Where the estimate starts, bit/s of IP bytes.
     pub hint_bps: Option<u64>,
+    /// The round trip that was measured with it, if it comes from an earlier run.
+    pub hint_rtt: Option<Duration>,
     /// Bits per unit of the beam's capacity in the present MODCOD, as its modem says.
     pub efficiency: Option<f64>,
     /// It shares a beam with the other hops of a hub, and a rate of the beam is known. Without one
@@ -84,6 +89,7 @@ impl Engine {
             rate_bps: hop.rate_bps(),
             ceiling_bps: hop.ceiling_bps(),
             hint_bps: hop.config.rate_hint_bps,
+            hint_rtt: hop.config.rate_hint_rtt,
             efficiency: hop.efficiency,
             shares: hop.follows(Direction::Forward).is_some() && self.beam_allowed_bps.is_some(),
             guessed_rtt: hop.config.rtt_is_guess.then_some(hop.config.rtt),

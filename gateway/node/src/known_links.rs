@@ -1,8 +1,9 @@
 //! Keeps the measurements of the links over restarts.
 //!
 //! A node without configured figures of a hop begins with those that its last run measured. If they
-//! are too high by now, the estimator detects that within a round trip, and the excess is drained
-//! (the safe retreat of RFC 9959).
+//! are too high by now, the estimator detects that within a round trip, and the excess is drained.
+//! If the first round trip shows another path, they are not used. `docs/conformance.md` compares
+//! this with RFC 9959.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ const NOTICED: f64 = 0.01;
 struct Kept {
     capacity_bps: Option<u64>,
     base_rtt_ms: Option<f64>,
+    /// The same for small amounts, which do not wait for access.
+    path_rtt_ms: Option<f64>,
 }
 
 /// What is in the file: hops by their names.
@@ -77,9 +80,11 @@ impl KnownLinks {
     /// Writes down what is known of the hops now.
     pub fn save(&self, shell: &Shell) {
         let measured = shell.of_each_hop(|_, hop| {
+            let ms = |rtt: Duration| rtt.as_secs_f64() * 1e3;
             let kept = Kept {
                 capacity_bps: hop.measured.capacity_bps,
-                base_rtt_ms: hop.measured.base_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+                base_rtt_ms: hop.measured.base_rtt.map(ms),
+                path_rtt_ms: hop.measured.path_rtt.map(ms),
             };
             (hop.name, kept)
         });
@@ -128,13 +133,14 @@ impl KnownLinks {
 impl Kept {
     /// What of it can be.
     fn usable(self) -> KnownLink {
-        let ms = self.base_rtt_ms.filter(|ms| ms.is_finite() && *ms > 0.0);
-        let ms = ms.map(|ms| ms.ceil() as u64);
+        let rtt = |ms: Option<f64>| {
+            let ms = ms.filter(|ms| ms.is_finite() && *ms > 0.0)?.ceil() as u64;
+            RTTS_MS.contains(&ms).then_some(Duration::from_millis(ms))
+        };
         KnownLink {
             capacity_bps: self.capacity_bps.filter(|bps| RATES_BPS.contains(bps)),
-            rtt: ms
-                .filter(|ms| RTTS_MS.contains(ms))
-                .map(Duration::from_millis),
+            rtt: rtt(self.base_rtt_ms),
+            path_rtt: rtt(self.path_rtt_ms),
         }
     }
 
@@ -144,7 +150,9 @@ impl Kept {
             (one, other) => one.is_none() && other.is_none(),
         };
         let rate = |kept: &Kept| kept.capacity_bps.map(|bps| bps as f64);
-        alike(rate(self), rate(other)) && alike(self.base_rtt_ms, other.base_rtt_ms)
+        alike(rate(self), rate(other))
+            && alike(self.base_rtt_ms, other.base_rtt_ms)
+            && alike(self.path_rtt_ms, other.path_rtt_ms)
     }
 }
 
@@ -152,10 +160,12 @@ impl Kept {
 mod tests {
     use super::*;
 
+    /// A link on which data waits for as long again as small amounts take.
     fn kept(capacity_bps: Option<u64>, base_rtt_ms: Option<f64>) -> Kept {
         Kept {
             capacity_bps,
             base_rtt_ms,
+            path_rtt_ms: base_rtt_ms.map(|ms| ms / 2.0),
         }
     }
 
@@ -182,6 +192,7 @@ mod tests {
             KnownLink {
                 capacity_bps: Some(20_000_000),
                 rtt: Some(Duration::from_millis(562)),
+                path_rtt: Some(Duration::from_millis(281)),
             }
         );
         // A path that is no longer configured is forgotten.
@@ -189,6 +200,17 @@ mod tests {
             .keep([("leo".to_owned(), Kept::default())])
             .expect("written");
         assert_eq!(known.read().len(), 1);
+    }
+
+    /// Builds of before kept no round trip of small amounts.
+    #[test]
+    fn a_file_that_lacks_a_figure_is_used() {
+        let (_folder, known) = known();
+        let text = r#"{"geo": {"capacity_bps": 20000000, "base_rtt_ms": 561.5}}"#;
+        fs::write(&known.file, text).expect("written");
+        let geo = known.read()["geo"].usable();
+        assert_eq!(geo.capacity_bps, Some(20_000_000));
+        assert_eq!(geo.path_rtt, None);
     }
 
     #[test]

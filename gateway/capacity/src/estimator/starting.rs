@@ -59,6 +59,17 @@ impl Estimator {
         self.unknown_flight().filter(|_| !self.unanswered)
     }
 
+    /// Takes a round trip, smoothed. If the first one is of another path than the hint, the link is
+    /// unknown.
+    pub(super) fn see_rtt(&mut self, now: Instant, rtt: Duration) {
+        let first = self.base.get().is_none();
+        self.base.see(now, rtt);
+        if first && self.reason == Reason::Hint && self.limits.hints_at_another_path(rtt) {
+            self.elsewhere = true;
+            self.capacity = None;
+        }
+    }
+
     fn unknown_flight(&self) -> Option<FirstFlight> {
         let told = self.capacity.is_some() || self.limits.ceiling_bps.is_some();
         let base = self.base.get().filter(|base| *base >= LEAST_RTT)?;

@@ -288,7 +288,7 @@ fn what_is_told_anew_is_where_the_estimate_goes_on() {
     let limits = |hint_bps, ceiling_bps| Limits {
         hint_bps,
         ceiling_bps,
-        least_bps: None,
+        ..Limits::default()
     };
     let mut estimator = Estimator::new(limits(Some(5_000_000), None));
     let now = Instant::now();
@@ -368,6 +368,7 @@ fn whatever_is_read_the_rate_is_within_its_limits() {
                 let hint_bps = [None, Some(hint)][below(2) as usize];
                 estimator.set_limits(Limits {
                     hint_bps,
+                    hint_rtt: hint_bps.map(|bps| Duration::from_millis(bps >> 10)),
                     ceiling_bps,
                     least_bps: [None, Some(hint / 2)][below(2) as usize],
                 });
@@ -451,7 +452,7 @@ fn a_capacity_that_changes_faster_than_a_round_trip_does_bounded_harm() {
         Sender::Found(Limits {
             hint_bps: Some(5_000_000),
             ceiling_bps: Some(CEILING as u64),
-            least_bps: None,
+            ..Limits::default()
         }),
     ];
     for period_s in [0.02, 0.1, 0.4] {

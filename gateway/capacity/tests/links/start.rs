@@ -295,6 +295,69 @@ fn a_pause_in_what_waits_does_not_make_a_first_flight_forgotten() {
     assert!(bps > 12_000_000, "{bps}");
 }
 
+/// What the last run measured is of no use where another path has taken the place of the former.
+#[test]
+fn a_hint_that_was_measured_on_another_path_is_not_used() {
+    let start = Instant::now();
+    let hint = Some(40_000_000);
+    // The estimate behind a first round trip of `ms`, where that of the hint was 560 ms; and the
+    // estimate of a link that begins anew then.
+    let found = |ms: u64, limits: Limits| {
+        let mut estimator = Estimator::new(limits);
+        assert_eq!(estimator.capacity_bps(), limits.hint_bps);
+        let reading = Reading {
+            rtt: Some(Duration::from_millis(ms)),
+            ..Reading::default()
+        };
+        estimator.read(start, reading);
+        let first = (estimator.capacity_bps(), estimator.first_flight().is_some());
+        estimator.begin_anew();
+        assert_eq!(estimator.capacity_bps(), first.0);
+        first
+    };
+    let saved = Limits {
+        hint_bps: hint,
+        hint_rtt: Some(Duration::from_millis(560)),
+        ..Limits::default()
+    };
+    assert_eq!(found(40, saved), (None, true));
+    assert_eq!(found(280, saved), (None, true));
+    assert_eq!(found(281, saved), (hint, false));
+    assert_eq!(found(5_600, saved), (hint, false));
+    assert_eq!(found(5_601, saved), (None, true));
+    // A configured hint counts on any path.
+    let configured = Limits {
+        hint_rtt: None,
+        ..saved
+    };
+    assert_eq!(found(40, configured), (hint, false));
+    // Only the first round trip counts: later ones may be queues, or another satellite.
+    let mut estimator = Estimator::new(saved);
+    for (step, ms) in (0..).zip([560, 40, 6_000]) {
+        let reading = Reading {
+            rtt: Some(Duration::from_millis(ms)),
+            ..Reading::default()
+        };
+        estimator.read(start + step * Duration::from_millis(25), reading);
+        assert_eq!(estimator.capacity_bps(), hint, "{ms} ms");
+    }
+    // One that is configured later is used again.
+    let mut estimator = Estimator::new(saved);
+    let reading = Reading {
+        rtt: Some(Duration::from_millis(40)),
+        ..Reading::default()
+    };
+    estimator.read(start, reading);
+    let changed = Some(3_000_000);
+    estimator.set_limits(Limits {
+        hint_bps: changed,
+        ..configured
+    });
+    assert_eq!(estimator.capacity_bps(), changed);
+    estimator.begin_anew();
+    assert_eq!(estimator.capacity_bps(), changed);
+}
+
 #[test]
 fn only_what_is_unknown_and_far_has_a_first_flight() {
     let of = |limits: Limits, ms: u64| {

@@ -171,6 +171,8 @@ pub struct KnownLink {
     pub capacity_bps: Option<u64>,
     /// Its round-trip time without load.
     pub rtt: Option<Duration>,
+    /// The same for small amounts, which do not wait for access.
+    pub path_rtt: Option<Duration>,
 }
 
 impl KnownLink {
@@ -178,6 +180,11 @@ impl KnownLink {
     pub(super) fn hint_bps(&self, hint: Option<u64>, most: Option<u64>) -> Option<u64> {
         let first = hint.or(self.capacity_bps)?;
         Some(most.map_or(first, |most| first.min(most)))
+    }
+
+    /// The round trip that was measured with that; `None` where the start is configured.
+    pub(super) fn hint_rtt(&self, hint: Option<u64>) -> Option<Duration> {
+        self.path_rtt.filter(|_| hint.is_none())
     }
 
     pub(super) fn rtt(&self, rtt_ms: Option<u64>) -> Duration {
@@ -199,6 +206,11 @@ impl PathConfig {
     /// The start of the estimate of the path's capacity, bit/s of IP bytes.
     pub fn hint_bps(&self) -> Option<u64> {
         self.known.hint_bps(self.rate_hint_bps, self.send_rate_bps)
+    }
+
+    /// The round trip that was measured with that; `None` where it is configured.
+    pub fn hint_rtt(&self) -> Option<Duration> {
+        self.known.hint_rtt(self.rate_hint_bps)
     }
 
     /// Whether sessions of this path can continue under another configuration of it: it leads in

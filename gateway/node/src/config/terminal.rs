@@ -137,6 +137,8 @@ pub struct AcceptedHop {
     pub send_rate_bps: Option<u64>,
     /// The start of the estimate of its link's capacity, bit/s of IP bytes.
     pub hint_bps: Option<u64>,
+    /// The round trip that was measured with that; `None` where it is configured.
+    pub hint_rtt: Option<Duration>,
     /// Rate from the terminal, bit/s of IP bytes.
     pub receive_rate_bps: Option<u64>,
     /// Share of the beam.
@@ -202,6 +204,7 @@ impl TerminalConfig {
             others: others.collect(),
             send_rate_bps: self.send_rate_bps.or(beam_bps),
             hint_bps: self.hint_bps(),
+            hint_rtt: self.known.hint_rtt(self.rate_hint_bps),
             receive_rate_bps: self.receive_rate_bps,
             weight: self.weight,
             rtt: self.rtt(),
@@ -222,6 +225,7 @@ impl TerminalConfig {
             others: Vec::new(),
             send_rate_bps: path.send_rate_bps,
             hint_bps: path.known.hint_bps(path.rate_hint_bps, path.send_rate_bps),
+            hint_rtt: path.known.hint_rtt(path.rate_hint_bps),
             receive_rate_bps: path.receive_rate_bps,
             weight: 1,
             rtt: path.known.rtt(path.rtt_ms),

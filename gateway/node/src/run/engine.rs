@@ -274,6 +274,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
         weight: 1,
         send_rate_bps: path.send_rate_bps,
         rate_hint_bps: path.hint_bps(),
+        rate_hint_rtt: path.hint_rtt(),
         guaranteed_rate_bps: path.guaranteed_rate_bps,
         line: line_of(config, Direction::Return, config.node.number),
         receive_rate_bps: path.receive_rate_bps,
@@ -299,6 +300,7 @@ fn hops(config: &Config, numbers: &BTreeMap<String, u64>) -> Vec<HopConfig> {
             weight: hop.weight.into(),
             send_rate_bps: hop.send_rate_bps,
             rate_hint_bps: hop.hint_bps,
+            rate_hint_rtt: hop.hint_rtt,
             guaranteed_rate_bps: None,
             line: match hop.listener {
                 None => line_of(config, Direction::Forward, hop.node),

@@ -152,9 +152,9 @@ impl BeamMeter {
         };
         self.shared_at = now;
         let limits = Limits {
-            hint_bps: None,
             ceiling_bps,
             least_bps: ceiling_bps.map(|bps| bps / LEAST_PART_OF_BEAM),
+            ..Limits::default()
         };
         if std::mem::replace(&mut self.limits, limits) != limits {
             self.estimator.set_limits(limits);
@@ -344,6 +344,7 @@ impl LinkMeter {
         self.probe(shell, hop, sending, sessions);
         let limits = Limits {
             hint_bps: sending.hint_bps,
+            hint_rtt: sending.hint_rtt,
             ceiling_bps: sending.ceiling_bps,
             least_bps: None,
         };
@@ -497,6 +498,7 @@ impl LinkMeter {
     fn link(&self, now: Instant) -> MeasuredLink {
         let known = MeasuredLink {
             base_rtt: self.estimator.base_rtt(),
+            path_rtt: self.estimator.path_rtt(),
             queue: self.estimator.queue(),
             loss: self.estimator.loss(),
             loss_learned: self.estimator.loss_learned(),
