@@ -249,6 +249,11 @@ impl Shared {
                 debug!(%remote, %error, "contact withdrawn");
                 return;
             }
+            // A blockage in the middle of a contact ends it like this.
+            Some(Err(error)) if error.is_silence() => {
+                info!(%remote, %error, "contact failed");
+                return;
+            }
             Some(Err(error)) => {
                 warn!(%remote, %error, "contact failed");
                 return;

@@ -5,5 +5,6 @@
     reason = "only tests use it"
 )]
 
+pub mod log;
 pub mod node;
 pub mod pki;

@@ -11,6 +11,7 @@ use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tracing::Level;
 use underpass_cla::{Class, Down, Outcome, Session, Transfer};
 use underpass_coded::parity::LossEstimate;
 use underpass_coded::{Protection, Sender};
@@ -18,6 +19,7 @@ use underpass_quic::wire::{ALPN, Hello, Message};
 use underpass_quic::{Coding, Dialer, Listener, ListenerConfig};
 
 use crate::{hub, terminal, terminal_of};
+use underpass_cla_testing::log::Log;
 use underpass_cla_testing::node::{TestNode, transfer};
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
 
@@ -170,6 +172,18 @@ async fn begin(connection: &Connection, length: u64, bytes: &[u8]) -> SendStream
         .expect("a connection");
     stream.write_all(bytes).await.expect("a connection");
     stream
+}
+
+#[tokio::test]
+async fn a_contact_that_a_blockage_may_have_ended_is_no_warning() {
+    let log = Log::record();
+    let (ca, far) = (Ca::new(), TestNode::new());
+    let mut listening = hub(&ca);
+    listening.session.contact_timeout = Duration::from_secs(2);
+    let listener = Listener::bind(listening, far.node.clone()).expect("a free port");
+    let (connection, _endpoint) = connect(&ca, listener.local_addr()).await;
+    connection.closed().await;
+    assert_eq!(log.levels_of("contact failed"), [Level::INFO]);
 }
 
 #[tokio::test]

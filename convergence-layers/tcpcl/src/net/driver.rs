@@ -99,6 +99,14 @@ pub(super) struct Ended {
     pub(super) was_up: bool,
 }
 
+impl Ended {
+    /// Whether the peer was refused, or refused this node: it will be again, until somebody changes
+    /// something.
+    pub(super) fn lasts(&self) -> bool {
+        !self.was_up && matches!(self.down, Down::Protocol(_))
+    }
+}
+
 /// Moves bytes between a stream and a [`SessionCore`], and events between
 /// that and the node.
 pub(super) struct Driver<T: Transport> {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
-use underpass_cla::{Class, Down};
+use underpass_cla::Class;
 
 use super::address;
 use super::attempts;
@@ -253,7 +253,7 @@ impl Lane {
             Err(error) => error.to_string(),
         };
         let lasts = match &result {
-            Ok(ended) => !ended.was_up && matches!(ended.down, Down::Protocol(_)),
+            Ok(ended) => ended.lasts(),
             Err(error) => !error.comes_and_goes(),
         };
         match lasts {

@@ -274,10 +274,15 @@ impl Shared {
 
     async fn serve(&self, tcp: TcpStream, remote: SocketAddr, half_open: HalfOpen) {
         match self.session(tcp, half_open).await {
-            Ok(Some(Ended { down, was_up: true })) => info!(%remote, %down, "session ended"),
-            Ok(Some(Ended { down, .. })) => warn!(%remote, %down, "contact failed"),
             Ok(None) => {}
+            Ok(Some(Ended { down, was_up: true })) => info!(%remote, %down, "session ended"),
+            Ok(Some(ended)) if ended.lasts() => {
+                warn!(%remote, down = %ended.down, "contact failed")
+            }
+            Ok(Some(Ended { down, .. })) => info!(%remote, %down, "contact failed"),
             Err(error) if error.is_withdrawal() => debug!(%remote, %error, "contact withdrawn"),
+            // A blockage in the middle of a contact ends it like this.
+            Err(error) if error.comes_and_goes() => info!(%remote, %error, "contact failed"),
             Err(error) => warn!(%remote, %error, "contact failed"),
         }
     }

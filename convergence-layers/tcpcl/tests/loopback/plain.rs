@@ -3,10 +3,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tracing::Level;
 use underpass_cla::{Activity, Class, Down, Outcome, Refusal};
 use underpass_tcpcl::{Dialer, Listener, ListenerConfig, SlotStatus};
 
 use super::{hub, terminal};
+use underpass_cla_testing::log::Log;
 use underpass_cla_testing::node::{TestNode, transfer};
 
 const CONTACT: &[u8] = b"dtn!\x04\0";
@@ -325,6 +327,28 @@ async fn another_protocol_gets_no_answer() {
     let mut rest = Vec::new();
     let _ = client.read_to_end(&mut rest).await;
     assert!(rest.is_empty());
+}
+
+/// The levels at which the hub logs that a contact failed whose peer says this and no more.
+async fn failed_contact_after(said: &[u8]) -> Vec<Level> {
+    let log = Log::record();
+    let at_hub = TestNode::new();
+    let mut config = hub();
+    config.session.config.contact_timeout = Duration::from_millis(100);
+    let listener = Listener::bind(config, at_hub.node.clone()).expect("a free port");
+    let mut peer = TcpStream::connect(listener.local_addr())
+        .await
+        .expect("it listens");
+    peer.write_all(said).await.expect("taken");
+    let _ = peer.read_to_end(&mut Vec::new()).await;
+    log.levels_of("contact failed")
+}
+
+#[tokio::test]
+async fn a_contact_that_a_blockage_may_have_ended_is_no_warning() {
+    assert_eq!(failed_contact_after(b"").await, [Level::INFO]);
+    assert_eq!(failed_contact_after(CONTACT).await, [Level::INFO]);
+    assert_eq!(failed_contact_after(b"GET / HTTP/1.1").await, [Level::WARN]);
 }
 
 #[tokio::test]
