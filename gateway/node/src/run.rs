@@ -103,7 +103,7 @@ fn start(file: &Path, channel: Option<Channel>) -> Result<(), RunError> {
     if let Err(error) = provider.count_start() {
         tracing::error!(%error, "that the node starts in a trial is not written down");
     }
-    descriptors::prepare();
+    descriptors::prepare(&config);
     if config.node.role == Role::Terminal {
         allocator::save_memory();
     }

@@ -16,7 +16,7 @@ use super::descriptors;
 use crate::config::Config;
 
 /// Connections that a peer has however many others have.
-const GUARANTEED: usize = 1024;
+pub(super) const GUARANTEED: usize = 1024;
 
 /// The connections of all peers.
 #[derive(Debug)]
