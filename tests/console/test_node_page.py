@@ -128,7 +128,7 @@ def test_clients_throughput_of_the_last_minutes_is_drawn(
 ) -> None:
     sign_in(page, node)
     caption = page.locator("figcaption")
-    received = re.compile(r"clients receive \d+\.\d [kM]bit/s")
+    received = re.compile(r"received in streams \d+\.\d [kM]bit/s")
     for _ in range(15):
         assert len(node.fetch(origin, "/")) == 200_000
         page.wait_for_timeout(1000)

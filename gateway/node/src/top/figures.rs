@@ -115,14 +115,15 @@ fn session_row(session: &SessionView, throughput: Option<Throughput>) -> Vec<Cel
     ]
 }
 
-/// The classes: their clients' streams, and their bundles in custody.
+/// The classes: their streams, with what this node sends and receives on them, and their bundles in
+/// custody. At a hub, clients of terminals receive what it sends.
 pub fn classes(status: &Status, traffic: &Traffic) -> Sheet {
     let mut sheet = Sheet::new([
         words("CLASS", 0),
         figures("STREAMS", 1),
         figures("ENDING", 5),
-        figures("CLIENTS SEND", 1),
-        figures("CLIENTS RECEIVE", 1),
+        figures("SENDS", 1),
+        figures("RECEIVES", 1),
         figures("WAITING", 2),
         figures("BUNDLES", 4),
         figures("IN CUSTODY", 3),

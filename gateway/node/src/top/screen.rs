@@ -254,7 +254,7 @@ fn table(
 /// One of two directions.
 type Direction = fn(Throughput) -> f64;
 
-/// What the clients send and receive, side by side, the newest on the right.
+/// What this node sends and receives in streams, side by side, the newest on the right.
 fn curves(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     if area.is_empty() {
         return;
@@ -262,8 +262,8 @@ fn curves(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).spacing(2);
     let [left, right] = halves.areas(area);
     let directions: [(&str, Rect, Direction); 2] = [
-        ("Clients send", left, |one| one.sent_bps),
-        ("Clients receive", right, |one| one.received_bps),
+        ("Sent in streams", left, |one| one.sent_bps),
+        ("Received in streams", right, |one| one.received_bps),
     ];
     for (name, area, direction) in directions {
         let curve: Vec<f64> = model.traffic.curve().map(direction).collect();

@@ -1,4 +1,4 @@
-// The clients' throughput as two curves.
+// The throughput of streams as two curves, as this node sees their directions.
 
 import { rate, span } from "./figures.js";
 
@@ -47,8 +47,8 @@ export function chart(sent_bps, received_bps, interval_s, kept) {
   }
   const caption = document.createElement("figcaption");
   caption.append(
-    said("sent", `- - clients send ${rate(sent_bps.at(-1) ?? 0)}`),
-    said("received", `— clients receive ${rate(received_bps.at(-1) ?? 0)}`),
+    said("sent", `- - sent in streams ${rate(sent_bps.at(-1) ?? 0)}`),
+    said("received", `— received in streams ${rate(received_bps.at(-1) ?? 0)}`),
     said("", `at most ${rate(most)} in ${span(kept * interval_s)}`),
   );
   figure.append(svg, caption);

@@ -69,8 +69,8 @@ ipn:10.0, terminal, version 0.1.0, up 10 s";
         "Sessions of satellite",
         "interactive  carries  tcpcl  hybla_dama  612 ms",
         "Classes",
-        "3       1  200.0 kbit/s       8.0 Mbit/s   4.2 kB",
-        "Clients receive 8.0 Mbit/s, at most 8.0 Mbit/s",
+        "3       1  200.0 kbit/s  8.0 Mbit/s   4.2 kB",
+        "Received in streams 8.0 Mbit/s, at most 8.0 Mbit/s",
         "Events",
         "q end",
     ] {
