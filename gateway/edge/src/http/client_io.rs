@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::interim::Outbox;
+use super::refusal::{Answers, with_reason};
 use crate::relay::{Glances, Socket, poll_read_bytes};
 
 /// How long a client that has been answered may be silent, and how long it may go on sending,
@@ -36,6 +37,9 @@ pub(super) struct ClientIo {
     cut: Arc<AtomicBool>,
     outbox: Arc<Outbox>,
     left: Left,
+    answers: Arc<Answers>,
+    /// The answers of which the socket has every byte.
+    written: u64,
     /// Whether a read waits for the client, and would report its reset.
     reads: bool,
     glances: Glances,
@@ -47,6 +51,7 @@ impl ClientIo {
         cut: Arc<AtomicBool>,
         outbox: Arc<Outbox>,
         left: Left,
+        answers: Arc<Answers>,
     ) -> ClientIo {
         socket.end_by_reset();
         ClientIo {
@@ -54,6 +59,8 @@ impl ClientIo {
             cut,
             outbox,
             left,
+            answers,
+            written: 0,
             reads: false,
             glances: Glances::default(),
         }
@@ -84,6 +91,13 @@ impl ClientIo {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether `bytes` are a refusal by hyper itself; then the outbox has it with its reason.
+    fn refuses(&self, bytes: &[u8]) -> bool {
+        let is_hypers = self.answers.begun() == self.written;
+        let whole = is_hypers.then(|| with_reason(bytes)).flatten();
+        whole.map(|whole| self.outbox.give_back(whole)).is_some()
     }
 
     pub fn into_socket(mut self) -> Option<TcpStream> {
@@ -119,6 +133,9 @@ impl Write for ClientIo {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_outbox(cx))?;
         self.outbox.set_clear(false);
+        if self.refuses(data) {
+            return Poll::Ready(Ok(data.len()));
+        }
         self.socket()?.poll_write(cx, data)
     }
 
@@ -133,6 +150,11 @@ impl Write for ClientIo {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_outbox(cx))?;
         self.outbox.set_clear(false);
+        if let [data] = slices
+            && self.refuses(data)
+        {
+            return Poll::Ready(Ok(data.len()));
+        }
         self.socket()?.poll_write_vectored(cx, slices)
     }
 
@@ -141,6 +163,7 @@ impl Write for ClientIo {
         ready!(self.poll_outbox(cx))?;
         // hyper flushes once it has written all of its own buffer.
         self.outbox.set_clear(true);
+        self.written = self.answers.ended();
         self.socket()?.poll_flush(cx)
     }
 
@@ -210,7 +233,13 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let socket = TcpStream::connect(address).await.unwrap();
         let (_client, _) = listener.accept().await.unwrap();
-        let mut io = ClientIo::new(socket, Arc::default(), Arc::default(), Left::default());
+        let mut io = ClientIo::new(
+            socket,
+            Arc::default(),
+            Arc::default(),
+            Left::default(),
+            Arc::default(),
+        );
         for reads in [true, false] {
             let mut polls = 0;
             let waits = poll_fn(|cx| {

@@ -13,6 +13,7 @@ mod fields;
 mod forward;
 mod interim;
 mod late_body;
+mod refusal;
 mod reply;
 mod server;
 mod tunnel;

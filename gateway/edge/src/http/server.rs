@@ -21,6 +21,7 @@ use super::connect::connect;
 use super::deferred::{self, Place};
 use super::forward::forward;
 use super::interim::Outbox;
+use super::refusal::Answers;
 use super::reply::{self, Body};
 use super::tunnel::Tunnel;
 use super::upstream::Upstreams;
@@ -28,9 +29,9 @@ use crate::credentials::{Admission, THROTTLED};
 use crate::listen::{Asked, Exchange, Intake, Peer};
 
 /// Most octets of a request head: more than common origins accept.
-const MAX_HEAD: usize = 64 * 1024;
+pub(super) const MAX_HEAD: usize = 64 * 1024;
 /// Most header fields of a request.
-const MAX_FIELDS: usize = 128;
+pub(super) const MAX_FIELDS: usize = 128;
 
 /// A client's connection, as its requests see it.
 pub(super) struct Client {
@@ -91,9 +92,14 @@ pub(crate) async fn serve(
     });
     let shared = client.clone();
     let left = Left::default();
+    let answers = Arc::<Answers>::default();
+    let begun = answers.clone();
     let service = service_fn(move |request| {
-        let client = shared.clone();
-        async move { Ok::<_, Infallible>(answer(&client, request).await) }
+        let (client, answering) = (shared.clone(), begun.begin());
+        async move {
+            let response = answer(&client, request).await;
+            Ok::<_, Infallible>(answering.until_the_end_of(response))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -108,6 +114,7 @@ pub(crate) async fn serve(
                 client.cut.clone(),
                 client.outbox.clone(),
                 left.clone(),
+                answers,
             ),
             service,
         )

@@ -54,6 +54,53 @@ async fn malformed_requests_are_refused_and_others_go_on() {
 }
 
 #[tokio::test]
+async fn what_is_no_request_is_refused_with_a_reason() {
+    for garbage in ["\0\0\0\0\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n\r\n"] {
+        let (mut client, _edge) = connected("http", "").await;
+        client.write_all(garbage.as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{head}");
+        assert!(
+            head.contains(&format!("content-length: {}", body.len())),
+            "{head}"
+        );
+        assert!(body.contains("no request of HTTP/1.1"), "{body}");
+    }
+}
+
+/// A body that is like a refusal of the proxy itself, in one piece, after the head has left.
+#[tokio::test]
+async fn an_origins_bytes_are_no_refusal_of_the_proxy() {
+    const BODY: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let origin = origin(|mut socket| async move {
+        read_until(&mut socket, b"\r\n\r\n").await;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", BODY.len());
+        socket.write_all(head.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        socket.write_all(BODY.as_bytes()).await.unwrap();
+    })
+    .await;
+    let (_edge, proxy) = edge("http", "");
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    read_until(&mut client, b"\r\n\r\n").await;
+    let mut body = vec![0; BODY.len()];
+    client.read_exact(&mut body).await.unwrap();
+    assert_eq!(body, BODY.as_bytes());
+    // What comes next on this connection is no request.
+    client.write_all(b"\0\r\n\r\n").await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut refusal = String::new();
+    client.read_to_string(&mut refusal).await.unwrap();
+    assert!(refusal.starts_with("HTTP/1.1 400"), "{refusal}");
+    assert!(refusal.contains("no request of HTTP/1.1"), "{refusal}");
+}
+
+#[tokio::test]
 async fn endless_heads_are_refused() {
     let (_edge, proxy) = edge("http", "");
     let mut long = b"GET http://a.example/ HTTP/1.1\r\nX: ".to_vec();
