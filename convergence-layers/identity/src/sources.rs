@@ -1,5 +1,6 @@
 //! How many contacts each source has open.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
@@ -124,6 +125,21 @@ impl Sources {
         leave: impl FnOnce() + Send + 'static,
     ) -> Option<SourcePlace> {
         self.enter_as(address, Some(Box::new(leave)))
+    }
+
+    /// Tells the contact to leave that has been silent for the longest time at the source with the
+    /// most silent ones.
+    pub fn make_room(&self) {
+        let mut open = self.open.lock().unwrap();
+        let open = &mut *open;
+        let most = open.sources.values_mut().max_by_key(|contacts| {
+            let longest = contacts.silent.keys().next().copied();
+            (contacts.silent.len(), Reverse(longest))
+        });
+        if let Some((_, longest)) = most.and_then(|contacts| contacts.silent.pop_first()) {
+            open.contacts -= 1;
+            longest();
+        }
     }
 
     fn enter_as(&self, address: IpAddr, leave: Option<Leave>) -> Option<SourcePlace> {
@@ -253,6 +269,36 @@ mod tests {
         assert!(sources.enter(address).is_some());
         assert_eq!(left(), [4]);
         drop((third, fourth));
+        let open = sources.open.lock().expect("no panic");
+        assert!(open.sources.is_empty() && open.contacts == 0);
+    }
+
+    #[test]
+    fn who_has_the_most_silent_contacts_makes_room() {
+        let sources = Sources::new(4);
+        let (sender, left) = channel();
+        let enter = |address: &str, name: u8| {
+            let sender = sender.clone();
+            let leave = move || sender.send(name).expect("it is listened to");
+            let address = address.parse().expect("an address");
+            sources.enter_silent(address, leave).expect("a place")
+        };
+        let left = || left.try_iter().collect::<Vec<u8>>();
+        let _one = enter("192.0.2.1", 1);
+        let many = [2, 3].map(|name| enter("192.0.2.2", name));
+        let mut heard = [4, 5, 6].map(|name| enter("192.0.2.3", name));
+        assert!(heard.iter_mut().all(SourcePlace::speaks));
+        for (gone, most) in [
+            (2, "the most silent ones"),
+            (1, "as many, for longer"),
+            (3, "all"),
+        ] {
+            sources.make_room();
+            assert_eq!(left(), [gone], "{most}");
+        }
+        sources.make_room();
+        assert!(left().is_empty(), "who has spoken stays");
+        drop((many, heard, _one));
         let open = sources.open.lock().expect("no panic");
         assert!(open.sources.is_empty() && open.contacts == 0);
     }

@@ -4,8 +4,6 @@ use std::io;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -16,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
 use underpass_edge::throttle::Throttle;
 
 use super::problem::Problem;
@@ -29,7 +28,7 @@ const LEAST_BYTES: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Caller {
     address: IpAddr,
-    identified: Arc<AtomicBool>,
+    identified: CancellationToken,
 }
 
 impl Caller {
@@ -37,18 +36,18 @@ impl Caller {
     pub fn new(address: IpAddr) -> Caller {
         Caller {
             address: address.to_canonical(),
-            identified: Arc::default(),
+            identified: CancellationToken::new(),
         }
     }
 
     /// A token of the caller's is known.
     pub fn identify(&self) {
-        self.identified.store(true, Relaxed);
+        self.identified.cancel();
     }
 
-    /// Whether a token of the caller's was known.
-    pub fn is_identified(&self) -> bool {
-        self.identified.load(Relaxed)
+    /// Waits until a token of the caller's was known.
+    pub async fn identified(&self) {
+        self.identified.cancelled().await;
     }
 }
 

@@ -17,14 +17,16 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use underpass_identity::Sources;
+use underpass_identity::{SourcePlace, Sources};
 
 use crate::config::{ApiConfig, ApiRole};
 use crate::upgrade::Sockets;
@@ -35,8 +37,8 @@ use super::{ApiState, history, page, router};
 
 /// Connections at once to each socket; further ones wait.
 const CONNECTIONS: usize = 64;
-/// Connections of one caller over TCP at once; further ones are closed. A caller is not
-/// authenticated yet when it opens them.
+/// Connections of one address over TCP at once. Nobody is authenticated yet when opening them. If
+/// one address or all together have too many, one by which no known token has come gives way.
 const CONNECTIONS_OF_CALLER: usize = 32;
 /// Time for a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -116,15 +118,13 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
     let app = router(state);
     let unix = unix_socket("api.socket", &config.socket, &sockets)?;
     let local = app.clone().layer(Extension(ApiRole::Operate));
+    let serve = move |socket: UnixStream, _| {
+        let actor = Actor::of(&socket);
+        exchange(socket, local.clone(), actor)
+    };
     let mut servers = Servers {
         tcp: None,
-        _tasks: vec![
-            kept,
-            spawn(accept(unix, move |socket, _| {
-                let actor = Actor::of(&socket);
-                exchange(socket, local.clone(), actor)
-            })),
-        ],
+        _tasks: vec![kept, spawn(accept(unix, || {}, serve))],
     };
     if let Some(address) = config.listen {
         let tokens = Arc::new(Tokens::load(&config)?);
@@ -139,31 +139,24 @@ pub async fn serve(state: Arc<ApiState>) -> Result<Servers, ApiError> {
             ._tasks
             .extend(tls.clone().map(|tls| spawn(tls.watch())));
         let callers = Sources::new(CONNECTIONS_OF_CALLER);
-        servers._tasks.push(spawn(accept(tcp, move |socket, from| {
+        let full = callers.clone();
+        let make_room = move || full.make_room();
+        let serve = move |socket: TcpStream, from: SocketAddr| {
             let caller = Caller::new(from.ip());
-            let place = callers.enter(from.ip());
+            let leave = CancellationToken::new();
+            let asked = leave.clone();
+            let place = callers.enter_silent(from.ip(), move || asked.cancel());
             let (remote, tls) = (remote.clone(), tls.as_ref().map(|tls| tls.current()));
             async move {
-                let Some(_place) = place else {
+                let Some(place) = place else {
                     tracing::debug!(%from, "a caller of the local API has too many connections");
                     return;
                 };
-                let Some(tls) = tls else {
-                    let served = exchange(socket, remote, caller.clone());
-                    return while_identified(&caller, served).await;
-                };
-                match timeout(HEAD_TIMEOUT, TlsAcceptor::from(tls).accept(socket)).await {
-                    Ok(Ok(socket)) => {
-                        let served = exchange(socket, remote, caller.clone());
-                        while_identified(&caller, served).await;
-                    }
-                    Ok(Err(error)) => {
-                        tracing::debug!(%error, "no TLS with a caller of the local API");
-                    }
-                    Err(_) => tracing::debug!("a caller of the local API is slow at TLS"),
-                }
+                let served = exchange_over_tcp(socket, tls, remote, caller.clone());
+                while_identified(&caller, place, &leave, served).await;
             }
-        })));
+        };
+        servers._tasks.push(spawn(accept(tcp, make_room, serve)));
     }
     Ok(servers)
 }
@@ -172,15 +165,22 @@ fn spawn(server: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle
     AbortOnDropHandle::new(tokio::spawn(server))
 }
 
-/// Accepts connections and has them served until dropped.
-async fn accept<L, F>(mut listener: L, serve: impl Fn(L::Io, L::Addr) -> F)
+/// Accepts connections and has them served until dropped. While as many are served as may be, the
+/// next one waits, and `make_room` may end another.
+async fn accept<L, F>(mut listener: L, make_room: impl Fn(), serve: impl Fn(L::Io, L::Addr) -> F)
 where
     L: Listener,
     F: Future<Output = ()> + Send + 'static,
 {
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
-    while let Ok(permit) = limit.clone().acquire_owned().await {
+    loop {
         let (socket, from) = listener.accept().await;
+        if limit.available_permits() == 0 {
+            make_room();
+        }
+        let Ok(permit) = limit.clone().acquire_owned().await else {
+            return;
+        };
         let served = serve(socket, from);
         tokio::spawn(async move {
             served.await;
@@ -190,15 +190,42 @@ where
 }
 
 /// Goes on with a connection, but with that of a caller who is not identified only for a limited
-/// time.
-async fn while_identified(caller: &Caller, served: impl Future<Output = ()>) {
+/// time, and only until it is asked to `leave`.
+async fn while_identified(
+    caller: &Caller,
+    mut place: SourcePlace,
+    leave: &CancellationToken,
+    served: impl Future<Output = ()>,
+) {
     let mut served = pin!(served);
-    if timeout(IDENTIFIED_WITHIN, &mut served).await.is_ok() {
-        return;
+    tokio::select! {
+        biased;
+        () = &mut served => return,
+        () = caller.identified() => {
+            // Unless another connection has its place since a moment ago.
+            if place.speaks() {
+                return served.await;
+            }
+        }
+        _ = timeout(IDENTIFIED_WITHIN, leave.cancelled()) => {}
     }
-    match caller.is_identified() {
-        true => served.await,
-        false => tracing::debug!(?caller, "a caller of the local API presents no known token"),
+    tracing::debug!(?caller, "a caller of the local API presents no known token");
+}
+
+/// Serves one connection over TCP, by TLS if there is a certificate.
+async fn exchange_over_tcp(
+    socket: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    app: Router,
+    caller: Caller,
+) {
+    let Some(tls) = tls else {
+        return exchange(socket, app, caller).await;
+    };
+    match timeout(HEAD_TIMEOUT, TlsAcceptor::from(tls).accept(socket)).await {
+        Ok(Ok(socket)) => exchange(socket, app, caller).await,
+        Ok(Err(error)) => tracing::debug!(%error, "no TLS with a caller of the local API"),
+        Err(_) => tracing::debug!("a caller of the local API is slow at TLS"),
     }
 }
 
@@ -297,14 +324,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_lasts_only_if_a_known_token_comes_by_it() {
         let address = [192, 0, 2, 1].into();
-        while_identified(&Caller::new(address), pending()).await;
+        let (callers, leave) = (Sources::new(2), CancellationToken::new());
+        let place = || callers.enter_silent(address, || {}).expect("a place");
+        while_identified(&Caller::new(address), place(), &leave, pending()).await;
         let caller = Caller::new(address);
         let served = async {
             caller.identify();
             pending().await
         };
         let a_day = Duration::from_secs(86_400);
-        let ended = timeout(a_day, while_identified(&caller, served)).await;
+        let connection = while_identified(&caller, place(), &leave, served);
+        let ended = timeout(a_day, connection).await;
         assert!(ended.is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Which callers may ask what.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
@@ -31,6 +32,13 @@ async fn code_of(
     let _ = socket.read_to_end(&mut answer).await;
     let answer = String::from_utf8_lossy(&answer).into_owned();
     Some(answer.strip_prefix("HTTP/1.1 ")?[..3].to_owned())
+}
+
+/// A connection to `to` from an address of this host.
+async fn connected_from(from: &str, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(from.parse().unwrap()).unwrap();
+    socket.connect(to).await.unwrap()
 }
 
 #[tokio::test]
@@ -108,14 +116,34 @@ async fn a_caller_that_holds_connections_leaves_some_to_others() {
     for _ in 0..64 {
         held.push(TcpStream::connect(tcp).await.unwrap());
     }
-    let other = TcpSocket::new_v4().unwrap();
-    other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-    let other = other.connect(tcp).await.unwrap();
+    let other = connected_from("127.0.0.2:0", tcp).await;
     let token = format!("Bearer {TOKEN}");
     let answer = code_of(other, "/v1/status", Some(&token));
     // This is before the held connections are given up.
     let answer = timeout(Duration::from_secs(5), answer).await.unwrap();
     assert_eq!(answer.as_deref(), Some("200"));
+}
+
+#[tokio::test]
+async fn who_presents_no_token_makes_room_for_others() {
+    let token = format!("Bearer {TOKEN}");
+    // One of the addresses that hold all connections, and another one.
+    for from in ["127.0.0.1:0", "127.0.0.2:0"] {
+        let world = World::new();
+        let servers = serve(world.state.clone()).await.unwrap();
+        let tcp = servers.tcp.unwrap();
+        let mut held = Vec::new();
+        for holder in ["127.0.0.1:0", "127.0.0.3:0"] {
+            for _ in 0..32 {
+                held.push(connected_from(holder, tcp).await);
+            }
+        }
+        let socket = connected_from(from, tcp).await;
+        let answer = code_of(socket, "/v1/status", Some(&token));
+        // This is before the held connections are given up.
+        let answer = timeout(Duration::from_secs(5), answer).await.unwrap();
+        assert_eq!(answer.as_deref(), Some("200"), "{from}");
+    }
 }
 
 #[tokio::test]
