@@ -105,7 +105,9 @@ impl SocketOptions {
 
     /// Limits what the kernel holds of an accepted connection, until [`widen`] gives it what these
     /// options say. The listening socket has the whole buffer nevertheless: the first packet fixes
-    /// the scale of all later windows (RFC 7323, 2.3).
+    /// the scale of all later windows (RFC 7323, 2.3), and Linux takes it from the listener's
+    /// buffer where that is set. Where it is not set, tcp_rmem and rmem_max decide, however large
+    /// the window is to be.
     pub(super) fn narrow(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         match self.receive_buffer_bytes {
             // The windows of MPTCP's subflows could not be widened again.
