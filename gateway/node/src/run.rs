@@ -42,6 +42,7 @@ mod restarter;
 mod serve;
 mod services;
 mod trial;
+mod turns;
 
 use std::path::Path;
 

@@ -17,6 +17,7 @@ use underpass_edge::traces::{self, Beginning, TraceContext, Traces};
 use underpass_streams as streams;
 
 use super::origins::{Origins, Place};
+use super::turns::Turns;
 use crate::config::{Config, Role};
 use crate::shell::{Inbound, Shell};
 use crate::traces::Tracer;
@@ -113,7 +114,8 @@ pub(super) async fn serve(
     tracer: Option<Arc<Tracer>>,
 ) {
     let speed_tests = Arc::<SpeedTests>::default();
-    while let Some(stream) = inbound.recv().await {
+    let mut turns = Turns::new(|stream: &Inbound| stream.key.peer);
+    while let Some(stream) = turns.next(&mut inbound).await {
         let mut conduit = shell.conduit(&stream);
         let peer = stream.key.peer;
         let admitted = admission.admit(&shell, peer, stream.open.client);
