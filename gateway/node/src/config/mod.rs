@@ -331,13 +331,15 @@ impl Config {
             .any(|layer| layer == ConvergenceLayer::Quic)
     }
 
-    /// Whether a path or listener has a port that no two processes can share.
+    /// Whether a path or listener has a port that no two processes can share. Each session that is
+    /// dialled over QUIC has a port of its own.
     pub fn has_own_ports(&self) -> bool {
         let listens = |path: &PathConfig| {
             let layer = path.convergence_layer;
             layer.is_bare() && layer != ConvergenceLayer::Ecla
         };
-        self.has_quic() || self.paths.iter().any(listens)
+        let mut accepted = self.listeners.iter().map(|one| one.convergence_layer);
+        accepted.any(|layer| layer == ConvergenceLayer::Quic) || self.paths.iter().any(listens)
     }
 
     /// The programs that bring paths up and release them, by path.

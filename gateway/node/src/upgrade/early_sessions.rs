@@ -1,9 +1,9 @@
 //! Sessions that come up before this process has the node.
 //!
 //! They carry nothing. A peer sends on the oldest session of a class, which the running process
-//! still has. Bytes that come here all the same stay unread in the kernel, which slows their sender
-//! and loses nothing. Once this process has taken the node over, the node gets all sessions that
-//! are up, and those that come later.
+//! still has. Bytes that come here all the same stay unread in the transport, which slows their
+//! sender and loses nothing. Once this process has taken the node over, the node gets all sessions
+//! that are up, and those that come later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};

@@ -50,11 +50,11 @@ pub enum UpgradeError {
     /// With this process, its container ends.
     #[error("this process is the first of its container, which ends with it: start another one")]
     First,
-    /// Sessions over QUIC, and with neighbours that are known by their addresses
-    /// alone, cannot be set up beside those of this process.
+    /// Sessions that are accepted over QUIC, and those with neighbours that are known by their
+    /// addresses alone, cannot be set up beside those of this process.
     #[error(
-        "a path or listener has convergence_layer = \"quic\", stcp, mtcp, udp or ltp, and two \
-         processes cannot share it: restart the node instead; what is in custody goes on"
+        "a listener has convergence_layer = \"quic\", or a path stcp, mtcp, udp or ltp, and two \
+         processes cannot share its port: restart the node instead; what is in custody goes on"
     )]
     OwnPorts,
     /// The next program does not start.
@@ -473,30 +473,26 @@ mod tests {
     fn the_first_process_and_one_whose_port_cannot_be_shared_are_never_upgraded() {
         const FIRST: u32 = 1;
         const LATER: u32 = 77;
-        let obstacle = |layer: &str, process| {
+        let dialled = "[[path]]\nneighbour = 1\nremote = \"10.9.0.1:4556\"";
+        let accepted = "[[terminal]]\nnode = 3\n[[listener]]\nlisten = \"[::]:4556\"";
+        let obstacle = |way: &str, layer: &str, process| {
             let text = format!(
-                r#"
-[node]
-number = 2
-role = "terminal"
-[tls]
-pki_dir = "pki"
-[[path]]
-name = "satellite"
-neighbour = 1
-remote = "10.9.0.1:4556"
-convergence_layer = "{layer}"
-"#
+                "[node]\nnumber = 2\nrole = \"hub\"\n[tls]\npki_dir = \"pki\"\n\
+                 {way}\nname = \"satellite\"\nconvergence_layer = \"{layer}\"\n"
             );
             let config = Config::parse(&text, Path::new("node.toml")).unwrap();
             lasting_obstacle(&config, process)
         };
-        assert!(obstacle("tcpcl", LATER).is_none());
+        for (way, layer) in [(dialled, "tcpcl"), (accepted, "tcpcl"), (dialled, "quic")] {
+            assert!(obstacle(way, layer, LATER).is_none(), "{way} {layer}");
+        }
         assert!(matches!(
-            obstacle("tcpcl", FIRST),
+            obstacle(dialled, "tcpcl", FIRST),
             Some(UpgradeError::First)
         ));
-        let told = obstacle("quic", LATER).expect("an obstacle").to_string();
+        let told = obstacle(accepted, "quic", LATER)
+            .expect("an obstacle")
+            .to_string();
         assert!(told.contains("restart the node instead"), "{told}");
     }
 }

@@ -11,3 +11,4 @@ mod state;
 mod top;
 mod upgrade;
 mod upgrade_addresses;
+mod upgrade_quic;

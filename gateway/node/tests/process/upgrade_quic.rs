@@ -1,0 +1,121 @@
+//! Another process takes over a node whose sessions go over QUIC.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, SystemTime};
+
+use underpass_pki::Authority;
+
+use crate::node::{HUB, Node, free_port};
+
+/// Each of the four default classes has one session and a standby.
+const SESSIONS: usize = 8;
+const BYTES: usize = 100_000;
+
+/// A port of UDP that the system gives to nobody who asks for any; beacons use the one after it.
+fn quic_port() -> u16 {
+    let process = u16::try_from(std::process::id() % 10_000).unwrap();
+    12_000 + 2 * process
+}
+
+/// Sends back what comes.
+fn echo() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut from = socket.unwrap();
+            std::thread::spawn(move || {
+                let mut to = from.try_clone().unwrap();
+                let _ = std::io::copy(&mut from, &mut to);
+            });
+        }
+    });
+    port
+}
+
+/// A connection to a port of this host through a SOCKS5 proxy.
+fn connect(proxy: u16, port: u16) -> TcpStream {
+    let mut socket = TcpStream::connect(("127.0.0.1", proxy)).unwrap();
+    let patience = Some(Duration::from_secs(120));
+    socket.set_read_timeout(patience).unwrap();
+    socket.write_all(b"\x05\x01\x00").unwrap();
+    let mut answer = [0; 10];
+    socket.read_exact(&mut answer[..2]).unwrap();
+    let request = [
+        &b"\x05\x01\x00\x01\x7f\x00\x00\x01"[..],
+        &port.to_be_bytes(),
+    ]
+    .concat();
+    socket.write_all(&request).unwrap();
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[1], 0, "{answer:?}");
+    socket
+}
+
+fn exchange(socket: &mut TcpStream, round: u8) {
+    let sent = [round; BYTES];
+    socket.write_all(&sent).unwrap();
+    let mut got = [0; BYTES];
+    socket.read_exact(&mut got).unwrap();
+    assert!(got == sent, "round {round}");
+}
+
+#[test]
+fn a_stream_goes_on_where_this_node_dials_and_a_node_that_listens_says_what_to_do() {
+    let pki = tempfile::tempdir().unwrap();
+    let now = SystemTime::now();
+    let mut authority = Authority::init(pki.path(), "test", 30, now).unwrap();
+    let mut tls = |node| {
+        let issued = authority.issue(node, 30, now).unwrap();
+        format!("pki_dir = {:?}", issued.dir)
+    };
+    let (port, socks) = (quic_port(), free_port());
+    let hub = HUB.replace("plain = true", &tls(1));
+    let hub = Node::start(
+        &format!(
+            "{hub}[[listener]]\nname = \"sat\"\nconvergence_layer = \"quic\"\n\
+             listen = \"127.0.0.1:{port}\"\n\
+             [[terminal]]\nnode = 10\nsend_rate_bps = 16_000_000\nrtt_ms = 20\n\
+             [edge.dial]\nallow_networks = [\"127.0.0.0/8\"]\n"
+        ),
+        |_| {},
+    );
+    let own = tls(10);
+    let mut terminal = Node::start(
+        &format!(
+            "[node]\nnumber = 10\nrole = \"terminal\"\nstate_dir = \"@/state\"\n\
+             [api]\nsocket = \"@/run/api.sock\"\n[tls]\n{own}\n\
+             [tcp]\nbackoff_min_s = 0.1\nbackoff_max_s = 0.5\n\
+             [[path]]\nname = \"sat\"\nneighbour = 1\nconvergence_layer = \"quic\"\n\
+             remote = \"127.0.0.1:{port}\"\nrtt_ms = 20\n\
+             send_rate_bps = 16_000_000\nreceive_rate_bps = 16_000_000\n\
+             [[outlet]]\nnode = 1\n[edge]\nclient_networks = [\"127.0.0.0/8\"]\n\
+             [[edge.listener]]\nname = \"socks\"\nprotocol = \"socks5\"\n\
+             address = \"127.0.0.1:{socks}\"\n"
+        ),
+        |_| {},
+    );
+    let all = |node: &Node| node.log().matches("session up").count() >= SESSIONS;
+    hub.until("had all sessions", all);
+    terminal.until("had all sessions", all);
+    let mut socket = connect(socks, echo());
+    exchange(&mut socket, 1);
+    for round in [2, 3] {
+        let before = terminal.id();
+        terminal.upgrade();
+        assert_ne!(terminal.id(), before);
+        exchange(&mut socket, round);
+    }
+    let log = terminal.log();
+    let met = log
+        .lines()
+        .filter(|line| line.contains("set up beforehand"));
+    let met: Vec<&str> = met.collect();
+    assert_eq!(met.len(), 2, "{log}");
+    assert!(met.iter().all(|line| line.contains("missing=0")), "{log}");
+    let answer = hub.ask("POST", "/v1/upgrade", "");
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    let told = answer.body.contains("restart the node instead");
+    assert!(told, "{}", answer.body);
+}
