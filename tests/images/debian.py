@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
@@ -21,19 +23,24 @@ class NoDebianError(Exception):
 class Debian:
     """One such system, without an init: the test does systemd's part."""
 
-    def __init__(self, folder: Path) -> None:
-        """Make it, from a base that is made once, in the build folder."""
+    def __init__(self, folder: Path, *, bare: bool = False) -> None:
+        """Make it, from a base that is made once, in the build folder.
+
+        A bare one has Debian's minimal system alone, and the lists from which apt knows the rest.
+        """
         if os.geteuid() != 0:
             raise NoDebianError("only root makes a Debian in a folder")
         if shutil.which("debootstrap") is None:
             raise NoDebianError("debootstrap is not there: `.ci/setup --images` installs it")
         target = Path(os.environ.get("CARGO_TARGET_DIR") or _ROOT / "target")
-        base = target / "debian-bookworm"
+        base = target / f"debian-bookworm{'-bare' if bare else ''}"
         if not base.exists():
             made = base.with_suffix(".new")
             shutil.rmtree(made, ignore_errors=True)
-            command = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", "bookworm"]
-            done = subprocess.run([*command, made], capture_output=True, text=True, check=False)
+            command = ["debootstrap", "--variant=minbase", "bookworm", str(made)]
+            if not bare:
+                command.insert(2, f"--include={_PACKAGES}")
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise NoDebianError(f"debootstrap: {done.stdout.strip().splitlines()[-1:]}")
             made.rename(base)
@@ -47,7 +54,14 @@ class Debian:
 
     def run(self, *command: str) -> str:
         """Run a command inside, which must succeed, and return all its output."""
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "DEBIAN_FRONTEND": "noninteractive",
+        }
+        # debootstrap has used them, too, if there are any.
+        proxies = ("http_proxy", "https_proxy", "no_proxy")
+        environment |= {name: os.environ[name] for name in proxies if name in os.environ}
         done = subprocess.run(
             self.argv(*command),
             env=environment,
@@ -77,6 +91,12 @@ class Debian:
             if inside and program == name:
                 found.add(int(place.name))
         return found
+
+    def end(self, name: str) -> None:
+        """End the processes inside that run a program, by SIGTERM."""
+        for pid in self.processes(name):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
     def install(self, package: Path) -> str:
         """Install a package's file, also over an installed version."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -19,9 +18,8 @@ import pytest
 
 from tests.free_port import free_port
 from tests.images.debian import Debian, NoDebianError
+from tests.images.packages import build, deb
 from tests.testbed import programs
-
-ROOT = Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.skipif(
@@ -77,7 +75,7 @@ address = "127.0.0.1:{socks}"
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _built(tmp_path_factory.mktemp("packages"))
+    return build(tmp_path_factory.mktemp("packages"))
 
 
 @pytest.fixture
@@ -89,7 +87,7 @@ def debian(tmp_path: Path) -> Debian:
 
 
 def test_the_same_programs_make_the_same_bytes(packages: Path, tmp_path: Path) -> None:
-    again = _built(tmp_path)
+    again = build(tmp_path)
     names = sorted(path.name for path in packages.iterdir())
     assert names == sorted(path.name for path in again.iterdir())
     assert sum(name.endswith((".deb", ".whl", ".tar.gz", ".cdx.json")) for name in names) == 6
@@ -100,7 +98,7 @@ def test_the_same_programs_make_the_same_bytes(packages: Path, tmp_path: Path) -
 def test_a_terminals_stream_lives_through_the_packages_upgrade(
     packages: Path, debian: Debian, tmp_path: Path
 ) -> None:
-    gateway = _deb(packages, "underpass")
+    gateway = deb(packages, "underpass")
     told = debian.install(gateway)
     assert "write /etc/underpass/node.toml" in told
     debian.run("sh", "-c", "underpass --version && test -s /usr/share/man/man1/underpass.1.gz")
@@ -138,7 +136,7 @@ def test_the_gateways_purge_leaves_only_what_an_administrator_wrote(
     packages: Path, debian: Debian
 ) -> None:
     before = debian.files()
-    debian.install(_deb(packages, "underpass"))
+    debian.install(deb(packages, "underpass"))
     (debian.folder / "etc/underpass/node.toml").write_text("[node]\n")
     (debian.folder / "var/lib/underpass/custody").write_text("a bundle")
     debian.run("dpkg", "--remove", "underpass")
@@ -154,7 +152,7 @@ def test_the_control_service_is_installed_serves_and_is_purged(
     packages: Path, debian: Debian, tmp_path: Path
 ) -> None:
     before = debian.files()
-    package = _deb(packages, "underpass-control")
+    package = deb(packages, "underpass-control")
     debian.install(package)
     debian.run("sh", "-c", "test -s /usr/share/man/man1/underpass-control-terminal-set.1.gz")
     port = free_port()
@@ -194,17 +192,6 @@ def test_the_wheel_has_console_and_migrations_and_is_what_the_sdist_makes(
     assert _names(next(made.glob("*.whl"))) == names
 
 
-def _built(folder: Path) -> Path:
-    environment = {**os.environ, "UNDERPASS_BIN": str(Path(programs.built("underpass")).parent)}
-    subprocess.run([ROOT / "packaging" / "build", folder], env=environment, check=True)
-    return folder
-
-
-def _deb(folder: Path, name: str) -> Path:
-    (found,) = folder.glob(f"{name}_*.deb")
-    return found
-
-
 def _next_version(package: Path, folder: Path, number: str = "1") -> Path:
     """Return the same files as a later version."""
     tree = folder / f"tree-{package.name}-{number}"
@@ -237,9 +224,7 @@ def _processes_ended(debian: Debian) -> Iterator[None]:
     try:
         yield
     finally:
-        for pid in debian.processes("underpass"):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        debian.end("underpass")
 
 
 @contextmanager

@@ -174,9 +174,16 @@ class Fleet:
 
     def new_token(self, *, through_hub: bool = False) -> str:
         """Return a token for an enrolment that renews directly, or through the hub."""
-        template = self.dir / "terminal.toml"
         asks = f"to = {HUB}" if through_hub else 'url = "${url}"'
-        template.write_text(_TERMINAL.replace("${asks}", asks))
+        return self.token_for(_TERMINAL.replace("${asks}", asks))
+
+    def token_for(self, configuration: str) -> str:
+        """Return a token for a terminal's configuration, given as a template.
+
+        `${url}`, `${dir}` (of the bare node) and the ports of the fleet are filled in.
+        """
+        template = self.dir / "terminal.toml"
+        template.write_text(configuration)
         given = {"dir": self.bare, "url": self.url, **self.ports}
         values = [text for name, value in given.items() for text in ("--set", f"{name}={value}")]
         arguments = (str(TERMINAL), "--configuration", str(template), *values)

@@ -84,7 +84,14 @@ class Entry:
 
 
 # No campaign has time for these experiments: they are run by themselves.
-BY_HAND = ("bundle-file", "console-hour", "ltp-live", "soak", "waiting-bundles")
+BY_HAND = (
+    "bare-container",
+    "bundle-file",
+    "console-hour",
+    "ltp-live",
+    "soak",
+    "waiting-bundles",
+)
 
 # Each table of the project's README takes its figures from one volume.
 VOLUMES: Mapping[str, tuple[str, ...]] = {

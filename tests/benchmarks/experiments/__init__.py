@@ -8,6 +8,7 @@ from tests.benchmarks.bench import Settings
 from tests.benchmarks.experiments import (
     after_blockage,
     allocation,
+    bare_container,
     blockages,
     both_ways,
     bulk,
@@ -158,6 +159,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "console-hour": console.run_hour,
     "console-hundred": console_hundred.run,
     "enrolment": enrolment.run,
+    "bare-container": bare_container.run,
     "report-to-plan": report_to_plan.run,
     "control-loss": control_loss.run,
 }

@@ -119,6 +119,13 @@ DTN = [
     ),
     *_routing(),
     Figure("enrolment.first-byte", "from a bare node to a client's first byte", "s", 60.0),
+    Figure(
+        "bare-container.commands",
+        "from a bare container to a client's first byte: commands typed in it",
+        "",
+        3.0,
+    ),
+    Figure("bare-container.first-byte", "the same: time beyond downloads", "s", 60.0),
     Figure("enrolment.lost", f"{_THROUGH}: lost", "", 0.0),
     Figure("enrolment.doubled", f"{_THROUGH}: doubled", "", 0.0),
 ]

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.benchmarks.experiments.bare_container import Way, medians
+
+
+def way_of(*took_s: float) -> Way:
+    """Return a way whose steps took so long, s: a download, two commands, and the wait."""
+
+    def times() -> Iterator[float]:
+        now_s = 100.0
+        for one_s in took_s:
+            yield now_s
+            now_s += one_s
+            yield now_s
+
+    clock = times()
+    way = Way(lambda: next(clock))
+    with way.step("packages", "download"):
+        pass
+    with way.step("install", "typed"):
+        pass
+    with way.step("enroll", "typed"):
+        pass
+    with way.step("first byte", "waited"):
+        pass
+    return way
+
+
+def test_only_what_is_typed_counts_as_a_command_and_downloads_do_not_count_as_time() -> None:
+    way = way_of(500.0, 8.0, 2.0, 0.5)
+    assert way.commands == 2
+    assert way.beyond_downloads_s == pytest.approx(10.5)
+
+
+def test_a_step_that_fails_is_not_taken() -> None:
+    way = Way()
+    with pytest.raises(RuntimeError, match="refused"), way.step("enroll", "typed"):
+        raise RuntimeError("refused")
+    assert way.commands == 0
+
+
+def test_each_step_is_noted_with_its_median() -> None:
+    ways = [way_of(1.0, seconds, 2.0, 0.5) for seconds in (7.0, 30.0, 8.0)]
+    noted = medians(ways)
+    assert noted.split("; ")[:2] == ["packages (download): 1.0 s", "install (typed): 8.0 s"]
