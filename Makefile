@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images lint lint-rust lint-others format bench fuzz fuzz-build corpus mutants interop explore site lock clean
+.PHONY: help setup build console demo test test-rust skipped test-console test-python test-images images packages reproducible lint lint-rust lint-others format bench fuzz fuzz-build corpus mutants interop explore site lock clean
 
 PYTHON := .venv/bin/python
 # Containers often set it. Without compiled files, each of the many processes that the tests start
@@ -41,6 +41,7 @@ help:
 	@echo "make bench   the benchmarks, by themselves (root; ARGS=campaign: all of them, ten hours, with report)"
 	@echo "make images  the container images of gateway, control service, PostgreSQL, firewall, NAT and DNS (docker/)"
 	@echo "make packages  .deb files, wheel and sdist, with what they are made of, into $(TARGET)/packages"
+	@echo "make reproducible   builds them twice from nothing, in two folders, and compares the bytes"
 	@echo "make test-images   builds them and the packages, runs the composed system, installs the packages (minutes; root)"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make corpus  keeps what fuzzing has found, in tests/fuzz/kept"
@@ -110,8 +111,14 @@ images: build
 	@.ci/setup --images
 	$(call timed,building the images,PYTHON=$(PYTHON) docker/build)
 
-packages: build
-	$(call timed,building the packages,PYTHON=$(PYTHON) packaging/build)
+packages: console
+	$(call timed,building the program of the packages (first time: some minutes),packaging/program)
+	$(call timed,building the packages,\
+	    PYTHON=$(PYTHON) UNDERPASS_BIN=$(abspath $(TARGET))/packaged/release packaging/build)
+
+# Not part of `test`: it compiles everything twice.
+reproducible: setup
+	$(call timed,building the packages in two folders and comparing them,packaging/reproducible)
 
 lint: lint-rust lint-others
 

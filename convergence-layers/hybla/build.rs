@@ -11,14 +11,22 @@ fn main() {
     println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let headers = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
-    compile_program(&out.join("hybla.bpf.o"), &headers);
+    let here = env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    compile_program(&out.join("hybla.bpf.o"), &headers, &here);
     cc::Build::new()
         .file(format!("{SOURCES}/arithmetic.c"))
+        .flag(in_place_of(&here, "."))
         .warnings(true)
         .compile("hybla_arithmetic");
 }
 
-fn compile_program(object: &Path, headers: &str) {
+/// The compilers' option that writes another name for a folder into what they make. The program
+/// contains the BPF object, whose bytes must not depend on where it was compiled.
+fn in_place_of(folder: &str, name: &str) -> String {
+    format!("-ffile-prefix-map={folder}={name}")
+}
+
+fn compile_program(object: &Path, headers: &str, here: &str) {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
     // -g: the loader takes the types (BTF) that CO-RE relocates by from debug information.
     // -mcpu=v3: 32-bit registers and jumps, which every kernel that has struct_ops links knows.
@@ -26,6 +34,7 @@ fn compile_program(object: &Path, headers: &str) {
         .args([
             "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror",
         ])
+        .args([in_place_of(here, "."), in_place_of(headers, "include")])
         .args(["-I", headers, "-c", "-o"])
         .arg(object)
         .arg(format!("{SOURCES}/hybla.bpf.c"))

@@ -18,7 +18,7 @@ import pytest
 
 from tests.free_port import free_port
 from tests.images.debian import Debian, NoDebianError
-from tests.images.packages import build, deb
+from tests.images.packages import build, copy_sources, deb
 from tests.testbed import programs
 
 pytestmark = [
@@ -86,13 +86,27 @@ def debian(tmp_path: Path) -> Debian:
         pytest.skip(str(error))
 
 
-def test_the_same_programs_make_the_same_bytes(packages: Path, tmp_path: Path) -> None:
-    again = build(tmp_path)
+def test_the_same_programs_make_the_same_bytes_in_another_folder(
+    packages: Path, tmp_path: Path
+) -> None:
+    again = build(tmp_path / "again", copy_sources(tmp_path / "another"))
     names = sorted(path.name for path in packages.iterdir())
     assert names == sorted(path.name for path in again.iterdir())
     assert sum(name.endswith((".deb", ".whl", ".tar.gz", ".cdx.json")) for name in names) == 6
     for name in names:
         assert (packages / name).read_bytes() == (again / name).read_bytes(), name
+
+
+def test_the_size_in_a_package_is_that_of_its_files_alone(packages: Path, tmp_path: Path) -> None:
+    for name in ("underpass", "underpass-control"):
+        tree = tmp_path / name
+        subprocess.run(["dpkg-deb", "--extract", deb(packages, name), tree], check=True)
+        size_kib = sum(-(-one.stat().st_size // 1024) if one.is_file() else 1 for one in _all(tree))
+        told = subprocess.run(
+            ["dpkg-deb", "--field", deb(packages, name), "Installed-Size"],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        assert int(told.stdout) == size_kib
 
 
 def test_a_terminals_stream_lives_through_the_packages_upgrade(
@@ -291,6 +305,11 @@ def _fetched(url: str) -> str:
         except OSError:
             assert time.monotonic() < end, f"{url} does not answer"
             time.sleep(0.5)
+
+
+def _all(tree: Path) -> list[Path]:
+    """Return the folder and all that is in it."""
+    return [tree, *tree.rglob("*")]
 
 
 def _names(wheel: Path) -> list[str]:

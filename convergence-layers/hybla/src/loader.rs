@@ -123,3 +123,14 @@ fn log_through_tracing() {
         })));
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::PROGRAM;
+
+    #[test]
+    fn the_object_does_not_say_in_which_folder_it_was_compiled() {
+        let folder = env!("CARGO_MANIFEST_DIR").as_bytes();
+        assert!(!PROGRAM.windows(folder.len()).any(|part| part == folder));
+    }
+}
