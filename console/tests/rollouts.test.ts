@@ -1,5 +1,9 @@
-import { describe, expect, it } from "vitest";
-import { rolloutOf } from "../src/settings/rollout-text";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { ApiError, Client } from "../src/api/client";
+import { ServerClock } from "../src/clock/server-clock";
+import { seenOf } from "../src/settings/rollout-look";
+import { changeTexts, orderOf, rolloutOf } from "../src/settings/rollout-text";
+import { terminal } from "./made";
 
 const CLASS = { name: "heavier", beam: "east", class: "bulk" };
 
@@ -43,5 +47,45 @@ describe("a rollout", () => {
     expect(() => rolloutOf({ ...CLASS, weight: "5", terminals: " , " }, undefined)).toThrow("whole numbers");
     expect(() => rolloutOf({ name: "x" }, "{")).toThrow("no JSON");
     for (const text of ["[]", "null", "1"]) expect(() => rolloutOf({ name: "x" }, text)).toThrow("`classes`");
+  });
+});
+
+describe("what a rollout would change", () => {
+  const KNOWN = [terminal(12, { tags: ["bus"] }), terminal(9, { beam: "west" }), terminal(10, { tags: ["bus", "old"] })];
+  const client = () => new Client({ token: "upc_x" }, new ServerClock(), "https://noc.example/");
+  const settings = { classes: [{ name: "bulk", weight: 5 }], paths: [] };
+
+  afterEach(() => vi.unstubAllGlobals());
+
+  it("concerns terminals in the rollout's order", () => {
+    expect(orderOf({ beam: "east" }, KNOWN)).toEqual([10, 12]);
+    expect(orderOf({ tag: "old" }, KNOWN)).toEqual([10]);
+    expect(orderOf({ terminals: [12, 9] }, KNOWN)).toEqual([12, 9]);
+    expect(orderOf({ beam: "north" }, KNOWN)).toEqual([]);
+  });
+
+  it("is asked of the terminal that comes first, and of nobody if none is known", async () => {
+    const asked: [string, unknown][] = [];
+    const changes = [{ key: "class.bulk.weight", after: 5 }];
+    vi.stubGlobal("fetch", async (url: string, init: RequestInit) => {
+      asked.push([url, JSON.parse(String(init.body))]);
+      return Response.json({ changes });
+    });
+    const body = { name: "x", beam: "east", whole: false, settings };
+    expect(await seenOf(client(), body, KNOWN)).toEqual({ body, count: 2, first: { node: 10, changes } });
+    await seenOf(client(), { ...body, whole: true }, KNOWN);
+    expect(await seenOf(client(), body, [])).toEqual({ body, count: 0 });
+    const path = "https://noc.example/v1/terminals/10/settings/preview";
+    expect(asked).toEqual([[`${path}?merged=true`, settings], [path, settings]]);
+  });
+
+  it("is not shown of settings that the service refuses", async () => {
+    vi.stubGlobal("fetch", async () => Response.json({ detail: "no such member" }, { status: 422 }));
+    await expect(seenOf(client(), { name: "x", beam: "east", settings }, KNOWN)).rejects.toThrow(ApiError);
+  });
+
+  it("is said in words where nothing is set", () => {
+    expect(changeTexts({ key: "class.bulk.policy", after: "migrate" })).toEqual(["class.bulk.policy", "as the terminal has it", "migrate"]);
+    expect(changeTexts({ key: "class.bulk.weight", before: 5, after: null })).toEqual(["class.bulk.weight", "5", "as the terminal has it"]);
   });
 });

@@ -22,7 +22,6 @@ def test_a_change_of_a_class_is_rolled_out_in_stages(service: ControlService, pa
     form = page.get_by_role("form", name="Begin a rollout")
     form.get_by_label("Name").fill(NASTY)
     form.get_by_role("textbox", name="Class").fill("bulk")
-    page.on("dialog", lambda dialog: dialog.accept())
     # Without a change, nothing is sent.
     form.get_by_role("button", name="Roll out").click()
     expect(page.get_by_text("nothing of bulk is changed")).to_be_visible(timeout=PATIENCE_MS)
@@ -30,6 +29,18 @@ def test_a_change_of_a_class_is_rolled_out_in_stages(service: ControlService, pa
     form.get_by_label("Terminals of each stage").fill("1, 2")
     form.get_by_label("Each holds for, s").fill("60")
     form.get_by_role("button", name="Roll out").click()
+    # It begins only once what it changes was seen.
+    look = page.get_by_role("region", name=f"What {NASTY} would change")
+    row = look.get_by_role("row", name="class.bulk.weight")
+    expect(row).to_contain_text("as the terminal has it", timeout=PATIENCE_MS)
+    expect(row).to_contain_text("5")
+    expect(look).to_be_focused()
+    no_violations(page)
+    look.get_by_role("button", name="Leave it").click()
+    expect(look).to_have_count(0)
+    assert service.call("GET", "/v1/rollouts")["rollouts"] == []
+    form.get_by_role("button", name="Roll out").click()
+    look.get_by_role("button", name="Begin").click()
     section = page.get_by_role("region", name=NASTY, exact=True)
     expect(section).to_contain_text("stage 1 of 3", timeout=PATIENCE_MS)
     no_violations(page)
@@ -45,11 +56,14 @@ def test_a_change_of_a_class_is_rolled_out_in_stages(service: ControlService, pa
     form.get_by_role("textbox", name="Path").fill("satellite")
     form.get_by_label("Sends at most, Mbit/s").fill("2")
     form.get_by_role("button", name="Roll out").click()
+    page.get_by_role("button", name="Begin second").click(timeout=PATIENCE_MS)
     told = f"terminal {DRIVER} is in rollout {made['id']}, not ended yet"
     expect(page.get_by_text(told)).to_be_visible(timeout=PATIENCE_MS)
+    page.once("dialog", lambda dialog: dialog.accept())
     section.get_by_role("button", name=f"Abort and restore: {NASTY}").click()
     expect(section).to_contain_text("aborted", timeout=PATIENCE_MS)
     form.get_by_role("button", name="Roll out").click()
+    page.get_by_role("button", name="Begin second").click(timeout=PATIENCE_MS)
     expect(page.get_by_role("region", name="second", exact=True)).to_be_visible(timeout=PATIENCE_MS)
 
 
@@ -64,16 +78,18 @@ def test_the_settings_of_a_file_are_rolled_out(service: ControlService, page: Pa
     form.get_by_label("Which terminals").select_option(label="those with the numbers")
     form.get_by_role("textbox", name="Numbers").fill("931")
     form.get_by_label("What changes").select_option(label="what a JSON file has")
-    page.on("dialog", lambda dialog: dialog.accept())
     settings = {"classes": [{"name": "bulk", "weight": 7}], "paths": []}
     for content, told in (
         ("{", "the file is no JSON"),
-        ('{"klasses": []}', "/settings/klasses"),
-        (json.dumps(settings), "from a file has begun."),
+        ('{"klasses": []}', "/klasses"),
     ):
         choose(page, "Settings, JSON", "bulk.json", content)
         form.get_by_role("button", name="Roll out").click()
         expect(page.get_by_text(told)).to_be_visible(timeout=PATIENCE_MS)
+    choose(page, "Settings, JSON", "bulk.json", json.dumps(settings))
+    form.get_by_role("button", name="Roll out").click()
+    page.get_by_role("button", name="Begin from a file").click(timeout=PATIENCE_MS)
+    expect(page.get_by_text("from a file has begun.")).to_be_visible(timeout=PATIENCE_MS)
     made = service.call("GET", "/v1/rollouts")["rollouts"][0]
     assert (made["name"], made["settings"]) == ("from a file", settings)
 

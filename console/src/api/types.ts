@@ -366,6 +366,13 @@ export interface TerminalSettings {
   reported?: { received: string; reason?: string | null } | null;
 }
 
+/** A key that would be changed, as `class.bulk.weight`; a value that is missing is not set. */
+export interface SettingsChange {
+  key: string;
+  before?: unknown;
+  after?: unknown;
+}
+
 /** A kind of functions that slices are made of. */
 export interface FunctionKind {
   name: string;

@@ -1,10 +1,11 @@
-/** Starts a rollout: which change, at which terminals, in which stages. */
+/** Starts a rollout, once the operator has seen what it changes: of which terminals, in which stages. */
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { filled, textOf } from "../access/listed";
 import { Choice } from "../shell/choice";
 import { useLive } from "../shell/context";
 import { Field, Flaw, Flawed, Form } from "../shell/form";
+import { RolloutLook, type Seen, seenOf } from "./rollout-look";
 import { POLICIES, rolloutOf } from "./rollout-text";
 
 /** The service's limit. */
@@ -23,15 +24,21 @@ const WHAT = [
 interface Props {
   /** What the service found wrong with the last request, by member. */
   members: Readonly<Record<string, string>>;
+  change: (work: () => Promise<unknown>) => Promise<boolean>;
   make: (body: Record<string, unknown>) => Promise<boolean>;
 }
 
-export function RolloutForm({ members, make }: Props) {
+export function RolloutForm({ members, change, make }: Props) {
+  const { client, fleet } = useLive();
+  const [seen, setSeen] = useState<Seen>();
+  const asked = useRef<HTMLFormElement>(undefined);
   const [who, setWho] = useState(0);
   const [what, setWhat] = useState(0);
   const [wrong, setWrong] = useState<string>();
   const submit = async (form: HTMLFormElement) => {
     setWrong(undefined);
+    setSeen(undefined);
+    asked.current = form;
     let body: Record<string, unknown>;
     try {
       const file = new FormData(form).get("file");
@@ -40,15 +47,20 @@ export function RolloutForm({ members, make }: Props) {
       setWrong(textOf(error));
       return false;
     }
-    return confirm(`Roll out ${body.name}? It begins at once, with the first stage.`) && make(body);
+    await change(async () => setSeen(await seenOf(client, body, fleet.terminals.values())));
+    // It is emptied once the rollout has begun.
+    return false;
   };
-  const emptied = () => {
+  const begin = async ({ body }: Seen) => {
+    setSeen(undefined);
+    if (!(await make(body))) return;
+    asked.current?.reset();
     setWho(0);
     setWhat(0);
   };
   return (
     <>
-      <Form label="Begin a rollout" action="Roll out" send={submit} emptied={emptied} wrong={members}>
+      <Form label="Begin a rollout" action="Roll out" send={submit} wrong={members}>
         <Field label="Name" name="name" required maxLength={200} autocomplete="off" />
         <Choice label="Which terminals" of={WHO} value={who} onChange={setWho} />
         <Terminals by={WHO[who]?.[1] ?? "beam"} />
@@ -63,6 +75,7 @@ export function RolloutForm({ members, make }: Props) {
         {number("May fail", "most_failures", "0", "0", 1e6, "1")}
       </Form>
       <Flaw>{wrong}</Flaw>
+      {seen && <RolloutLook seen={seen} begin={() => void begin(seen)} leave={() => setSeen(undefined)} />}
     </>
   );
 }

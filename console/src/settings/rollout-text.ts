@@ -1,4 +1,6 @@
-/** The request for a rollout, from a form's fields. */
+/** The request for a rollout, from a form's fields, and what it would change. */
+
+import type { SettingsChange, Terminal } from "../api/types";
 
 /** How a class uses its paths (`docs/paths.md`). */
 export const POLICIES = ["bonded", "failover", "pinned", "duplicated", "migrate", "minfct"] as const;
@@ -22,6 +24,31 @@ export function rolloutOf(fields: Record<string, string>, file: string | undefin
     if (value !== undefined) body[member] = Number(value);
   }
   return body;
+}
+
+/**
+ * Returns the terminals that a rollout changes, in the order in which it does; those of a beam or with a tag as
+ * far as they are known here.
+ */
+export function orderOf({ beam, tag, terminals }: Body, known: Iterable<Terminal>): number[] {
+  if (Array.isArray(terminals)) return terminals as number[];
+  const isMeant = (one: Terminal) => (tag === undefined ? one.beam === beam : (one.tags ?? []).includes(String(tag)));
+  return [...known].filter(isMeant).map(({ node }) => node).sort((a, b) => a - b);
+}
+
+/** Where the service says what a rollout would change of what is set of a terminal. */
+export function previewOf(node: number, { whole }: Body): string {
+  return `v1/terminals/${node}/settings/preview${whole === true ? "" : "?merged=true"}`;
+}
+
+/** A changed key, its value now, and the next one. */
+export function changeTexts({ key, before, after }: SettingsChange): [string, string, string] {
+  return [key, valueText(before), valueText(after)];
+}
+
+function valueText(value: unknown): string {
+  if (value === undefined || value === null) return "as the terminal has it";
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** The settings of the one class or path that is named. */

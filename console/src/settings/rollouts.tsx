@@ -40,7 +40,7 @@ export function Rollouts() {
         One change for many terminals: a few have to confirm it before the others get it, and a terminal that does not
         hear its hub afterwards takes it back.
       </p>
-      {mayOperate && <RolloutForm members={members} make={make} />}
+      {mayOperate && <RolloutForm members={members} change={change} make={make} />}
       <Flaw>{flaw}</Flaw>
       <p role="status">{said}</p>
       {entries?.length === 0 && <p>There are none.</p>}

@@ -240,6 +240,13 @@ class SettingsChange(Model):
     after: Any = None
 
 
+class PreviewQuery(Model):
+    """How a document would be set."""
+
+    # Laid over what is set now, as a rollout does it; otherwise it replaces that.
+    merged: bool = False
+
+
 class SettingsPreview(Model):
     """What a document would change of what is set now."""
 

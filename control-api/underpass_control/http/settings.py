@@ -29,7 +29,7 @@ from underpass_control.http.models import MOST_NODE, Page
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
-from underpass_control.rollouts.documents import NOTHING, differences
+from underpass_control.rollouts.documents import NOTHING, differences, laid_over
 from underpass_control.storage import models as tables
 from underpass_control.storage import registry, settings
 from underpass_control.storage.changes import Changes
@@ -87,6 +87,7 @@ class NodeSettings:
                 OPERATORS,
                 tenancy=Tenancy.VEHICLE,
                 recorded=False,
+                query=models.PreviewQuery,
                 body=models.SettingsBody,
                 most=MIDDLE,
                 answers=models.SettingsPreview,
@@ -152,11 +153,13 @@ class NodeSettings:
     async def _preview(self, call: Call) -> Answer:
         terminal = call.path_number("terminal")
         document = call.body(models.SettingsBody).document()
-        _check_size(terminal, document)
         async with self._database.reading() as connection:
             if await registry.get(connection, tables.Terminal, terminal) is None:
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
             row = await settings.get(connection, terminal)
+        if call.query(models.PreviewQuery).merged:
+            document = laid_over(NOTHING if row is None else row.document, document)
+        _check_size(terminal, document)
         return _previewed(row, document)
 
     async def _preview_of_gateway(self, call: Call) -> Answer:

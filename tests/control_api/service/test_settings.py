@@ -124,6 +124,21 @@ async def test_a_preview_names_each_key_with_its_values_and_changes_nothing(api:
     assert (await api.ask("POST", preview, body, caller="viewer")).status == 403
 
 
+async def test_a_preview_shows_what_a_rollout_would_change_of_what_is_set(api: Api) -> None:
+    preview = _PATH + "/preview?merged=true"
+    body = {"classes": [{"name": "bulk", "weight": 5}]}
+    assert (await api.ask("POST", preview, body)).json == {
+        "changes": [{"key": "class.bulk.weight", "after": 5}]
+    }
+    _, made = await _put(api, _BODY)
+    # All else that is set stays, of the same class, too.
+    assert (await api.ask("POST", preview, body)).json == {
+        "version": made["version"],
+        "changes": [{"key": "class.bulk.weight", "after": 5}],
+    }
+    assert (await _shown(api))["version"] == made["version"]
+
+
 async def test_a_preview_of_a_gateway_names_terminals_and_their_paths(api: Api) -> None:
     assert (await api.ask("PUT", _OF_HUB, _HUB_BODY)).status == 200
     body = {
