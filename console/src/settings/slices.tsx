@@ -146,6 +146,10 @@ function Actions({ slice, of: { name, replicas }, most, client, change }: Action
     // `false` keeps the choice in the form.
     return change(() => client.send("PUT", `${path}/replicas`, { replicas: count })).then(() => false);
   };
+  const heal = () => {
+    const what = `Heal ${name} of ${slice}? Its containers are made anew, with the same volumes; what goes through them breaks off.`;
+    if (confirm(what)) void change(() => client.post(`${path}/heal`, undefined));
+  };
   return (
     <span class="tools">
       {most > 1 && (
@@ -159,7 +163,7 @@ function Actions({ slice, of: { name, replicas }, most, client, change }: Action
           </select>
         </Form>
       )}
-      <button type="button" aria-label={`Heal ${name}`} onClick={() => void change(() => client.post(`${path}/heal`, undefined))}>
+      <button type="button" aria-label={`Heal ${name}`} onClick={heal}>
         Heal
       </button>
     </span>
