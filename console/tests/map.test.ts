@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Obstruction, Road } from "../src/api/types";
+import { inOrder, titleOf } from "../src/map/in-view";
 import { mercator, Motion, STRIDE } from "../src/map/motion";
 import { Pace } from "../src/map/pace";
 import { distance, roadAhead } from "../src/map/road-ahead";
@@ -195,4 +196,16 @@ test("a track is red where the vehicle was blocked, across the gap between its f
   ]);
   const lasting = { ...observed, entry: at(30.5), exit: null };
   expect(trackParts(track, [lasting]).at(-1)).toMatchObject({ blocked: true });
+});
+
+test("obstructions are listed by name, those without one behind them by id", () => {
+  const obstruction = (id: string, name: string): Obstruction => ({
+    type: "Feature",
+    id,
+    geometry: { type: "MultiLineString", coordinates: [] },
+    properties: { name, kind: "tunnel", certainty: 1, source: "map" },
+  });
+  const given = [obstruction("way/9", ""), obstruction("way/3", "Ridge Road"), obstruction("way/2", ""), obstruction("way/4", "A1")];
+  expect(inOrder(given).map(titleOf)).toEqual(["A1", "Ridge Road", "way/2", "way/9"]);
+  expect(given.map(({ id }) => id)).toEqual(["way/9", "way/3", "way/2", "way/4"]);
 });

@@ -432,6 +432,25 @@ def test_the_keyboard_goes_on_in_the_page_that_a_link_leads_to(console: Page) ->
     expect(console.locator("#content")).to_be_focused()
 
 
+def test_an_obstruction_is_selected_by_the_keyboard(console: Page) -> None:
+    axe.needed()
+    go(console, "map/11")
+    expect(console.get_by_label("Selected vehicle")).to_be_visible(timeout=PATIENCE_MS)
+    shown = console.locator(".in-view")
+    shown.locator("summary").press("Enter", timeout=PATIENCE_MS)
+    # The map flies to the vehicle, and other obstructions come into view.
+    console.wait_for_timeout(1500)
+    shown.get_by_role("button").first.press("Enter")
+    chosen = shown.get_by_role("button", pressed=True)
+    expect(chosen).to_be_focused()
+    title, _, kind = chosen.inner_text().rpartition(", ")
+    card = console.get_by_label("Selected obstruction")
+    expect(card.get_by_role("heading")).to_have_text(title)
+    expect(card).to_contain_text(kind)
+    expect(console.get_by_label("Selected vehicle")).to_have_count(0)
+    axe.no_violations(console)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 800), (375, 700)], ids=["desk", "phone"])
 def test_axe_finds_nothing_on_any_page(

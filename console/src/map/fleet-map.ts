@@ -77,6 +77,8 @@ export class FleetMap {
     onGround: (isThere: boolean) => void,
     /** Told why the selected vehicle's history cannot be read, or undefined. */
     private readonly onHistory: (failure: string | undefined) => void,
+    /** Told which obstructions the map shows. */
+    private readonly onObstructions: (shown: Obstruction[]) => void,
   ) {
     this.layer = new VehiclesLayer(this.motion, looks());
     this.map = new MapLibreMap({
@@ -254,6 +256,7 @@ export class FleetMap {
     this.obstructions.clear();
     this.roads.clear();
     found.forEach((one) => this.obstructions.set(one.id, one));
+    this.onObstructions([...this.obstructions.values()]);
     this.drawObstructions();
   }
 

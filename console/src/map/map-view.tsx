@@ -1,11 +1,13 @@
 /** The map and what is selected on it; loaded after the rest of the console. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Obstruction } from "../api/types";
 import { Choice } from "../shell/choice";
 import { useLive } from "../shell/context";
 import { hashOf } from "../shell/route";
 import { FleetMap, type Place } from "./fleet-map";
 import { SPANS } from "./history";
+import { InView } from "./in-view";
 import "./map.css";
 import { Selected } from "./selected";
 
@@ -18,6 +20,7 @@ export default function MapView({ selected }: { selected: number | undefined }) 
   const [failure, setFailure] = useState<string>();
   const [span, setSpan] = useState(0);
   const [unread, setUnread] = useState<string>();
+  const [obstructions, setObstructions] = useState<Obstruction[]>([]);
 
   useEffect(() => {
     if (!container.current) return undefined;
@@ -26,7 +29,7 @@ export default function MapView({ selected }: { selected: number | undefined }) 
       location.hash = node === undefined ? hashOf("map") : hashOf("map", node);
     };
     try {
-      map.current = new FleetMap(container.current, live, onSelect, setPlace, setHasGround, setUnread);
+      map.current = new FleetMap(container.current, live, onSelect, setPlace, setHasGround, setUnread, setObstructions);
     } catch (error) {
       // Without WebGL, say so: the list beside the map works all the same.
       setFailure(error instanceof Error ? error.message : String(error));
@@ -36,6 +39,12 @@ export default function MapView({ selected }: { selected: number | undefined }) 
   }, [live]);
   useEffect(() => map.current?.select(selected, SPANS[span]?.[1]), [selected, span, live]);
 
+  const onObstruction = (obstruction: Obstruction) => {
+    setPlace({ obstruction });
+    if (selected !== undefined) location.hash = hashOf("map");
+  };
+  const of = selected === undefined && place && "obstruction" in place ? place.obstruction.id : undefined;
+
   return (
     <section class="map" aria-label="Map of the vehicles">
       <div ref={container} class="canvas" />
@@ -44,6 +53,7 @@ export default function MapView({ selected }: { selected: number | undefined }) 
         <Choice label="Its way of" of={SPANS} value={span} onChange={setSpan} />
         {unread && <p class="flaw" role="alert">Its way cannot be read: {unread}</p>}
       </Selected>
+      <InView obstructions={obstructions} selected={of} select={onObstruction} />
       {hasGround && (
         <p class="attribution">
           ©{" "}

@@ -7,6 +7,7 @@ import { useLive, useTick } from "../shell/context";
 import { bps, seconds, speed } from "../shell/format";
 import { hashOf } from "../shell/route";
 import type { Place } from "./fleet-map";
+import { titleOf } from "./in-view";
 
 interface Props {
   node: number | undefined;
@@ -49,13 +50,13 @@ function SelectedBeam({ beam }: { beam: Beam }) {
 }
 
 function SelectedObstruction({ obstruction }: { obstruction: Obstruction }) {
-  const { name, kind, certainty, source, lost, held } = obstruction.properties;
+  const { kind, certainty, source, lost, held } = obstruction.properties;
   // Tenants are not told the counts.
   const counts = lost === undefined ? "from lost links" : `lost ${lost} times there, held ${held ?? 0}`;
   const said = source === "learned" ? `learned: ${counts}` : `from ${source}`;
   return (
     <aside class="card" aria-label="Selected obstruction">
-      <h2>{name || obstruction.id}</h2>
+      <h2>{titleOf(obstruction)}</h2>
       <dl class="facts">
         <dt>Kind</dt>
         <dd>{kind}</dd>
