@@ -411,6 +411,25 @@ def test_events_have_the_blockages_of_before_the_console_was_opened(
     expect(rows.nth(2)).to_contain_text("blocked (return link, by probing)")
 
 
+def test_older_events_are_shown_on_demand(service: ControlService, page: Page) -> None:
+    add_van(service, 19)
+    sign_in(page, service, at="events")
+    van = {"beam": "vans", "name": "Van 19", "gateway": 1}
+    for count in range(302):
+        service.call("PUT", "/v1/terminals/19", {**van, "weight": 2 - count % 2})
+    page.get_by_label("Kind").select_option("terminal")
+    page.get_by_label("With").fill("van 19")
+    rows = page.get_by_role("region", name="List of events").locator("tbody tr")
+    older = page.get_by_role("button", name="older")
+    expect(older).to_be_visible(timeout=PATIENCE_MS)
+    expect(rows).to_have_count(300)
+    expect(older).to_have_text("Show 2 older", timeout=PATIENCE_MS)
+    older.press("Enter")
+    expect(rows).to_have_count(302)
+    expect(older).to_have_count(0)
+    expect(page.locator("#content")).to_be_focused()
+
+
 def test_everything_is_reached_by_the_keyboard(console: Page) -> None:
     go(console, "terminals")
     expect(console.get_by_role("link", name="Bus 11")).to_be_visible()

@@ -2,13 +2,14 @@ import { useEffect, useState } from "preact/hooks";
 import type { LogLine } from "../fleet/event-log";
 import { useLive, useTick } from "../shell/context";
 import { utcOn } from "../shell/dates";
+import { focusAround } from "../shell/focus";
 import { Flaw } from "../shell/form";
 import { hashOf, type Route } from "../shell/route";
 import { Table } from "../shell/table";
 
 const KINDS = ["console", "blockages", "links", "plans", "ledger", "announcements", "alerts", "terminal", "intervention", "rollout", "settings", "beam", "obstructions", "tiles", "lease", "opensand"];
-/** The most lines shown at once; the filter finds the others. */
-const MOST_SHOWN = 300;
+/** So many lines are shown, and as many more each time that older ones are asked for. */
+const AT_ONCE = 300;
 
 /** The events since the console was opened: filtered, and linked with the map. */
 export default function EventsPage({ route }: { route: Route }) {
@@ -20,10 +21,18 @@ export default function EventsPage({ route }: { route: Route }) {
   const [kind, setKind] = useState(route.query.get("kind") ?? "");
   const [text, setText] = useState(route.query.get("text") ?? "");
   const [paused, setPaused] = useState<LogLine[]>();
+  const [most, setMost] = useState(AT_ONCE);
   const wanted = text.trim().toLowerCase();
   const found = (paused ?? all).filter(
     (line) => (!kind || line.kind === kind) && (!wanted || matches(line.text, line.beam, wanted)),
   );
+  const older = found.length - most;
+  const showOlder = () => {
+    // The button goes with the last of them.
+    const settleFocus = focusAround();
+    setMost(most + AT_ONCE);
+    settleFocus();
+  };
   return (
     <div class="page">
       <h1>Events</h1>
@@ -46,10 +55,10 @@ export default function EventsPage({ route }: { route: Route }) {
       </div>
       {isUnread && <Flaw>The log of events could not be loaded: reload the page.</Flaw>}
       <p class="count">
-        {live.log ? found.length : "…"} since this console was opened, and blockages of the hour before{found.length > MOST_SHOWN ? `; the newest ${MOST_SHOWN} here` : ""}
+        {live.log ? found.length : "…"} since this console was opened, and blockages of the hour before{older > 0 ? `; the newest ${most} here` : ""}
       </p>
       <Table label="List of events" columns={["UTC", "Kind", "What", "Where"]}>
-        {found.slice(0, MOST_SHOWN).map((line) => (
+        {found.slice(0, most).map((line) => (
           <tr key={line.key}>
             <td>
               <time>{utcOn(line.timeMs, live.now())}</time>
@@ -64,6 +73,11 @@ export default function EventsPage({ route }: { route: Route }) {
           </tr>
         ))}
       </Table>
+      {older > 0 && (
+        <button type="button" onClick={showOlder}>
+          Show {Math.min(AT_ONCE, older)} older
+        </button>
+      )}
     </div>
   );
 }
