@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { grown, mayHaveOlder } from "../src/shell/newest";
 import { utcOn } from "../src/shell/dates";
 import { bits, bps, seconds, utc } from "../src/shell/format";
 import { hashOf, routeOf } from "../src/shell/route";
@@ -46,4 +47,13 @@ test("a link that is not up is shaded from the first report that says so to the 
   });
   const states = [sample(1, "up"), sample(2, "blocked"), sample(3, "blocked"), sample(4, "up"), sample(5, "blocked"), sample(6, "blocked")];
   expect(outages(states)).toEqual([[2, 4], [5, 6]]);
+});
+
+test("a list grows on demand until the API alone has the rest", () => {
+  let most = 30;
+  const shown = [most];
+  while (mayHaveOlder(most, most)) shown.push((most = grown(most)));
+  expect(shown).toEqual([30, 120, 480, 1000]);
+  // Fewer than were asked for: there are no others.
+  expect(mayHaveOlder(29, 30)).toBe(false);
 });

@@ -430,6 +430,41 @@ def test_older_events_are_shown_on_demand(service: ControlService, page: Page) -
     expect(page.locator("#content")).to_be_focused()
 
 
+def test_a_terminals_older_blockages_are_shown_on_demand(
+    service: ControlService, page: Page
+) -> None:
+    add_van(service, 20)
+    now = now_ms()
+    reports = [
+        {
+            "node": 20,
+            "age_ms": 0,
+            "report": {
+                "kind": "blockage",
+                "path": "ka",
+                "source": "probing",
+                "direction": "return",
+                "terminal": 20,
+                "entry_ms": now - 60_000 * place,
+                "exit_ms": now - 60_000 * place + 12_000,
+                "uptime_ms": 1,
+                "incarnation": 1,
+            },
+        }
+        for place in range(1, 41)
+    ]
+    post = {"version": 1, "node": 1, "sent_ms": now, "reports": reports}
+    service.call("POST", "/v1/reports", post, service.gateway)
+    sign_in(page, service, at="terminals/20")
+    rows = page.get_by_role("region", name="Blockages, the newest first").locator("tbody tr")
+    expect(rows).to_have_count(30, timeout=PATIENCE_MS)
+    older = page.get_by_role("button", name="older blockages")
+    older.press("Enter")
+    expect(rows).to_have_count(40, timeout=PATIENCE_MS)
+    expect(older).to_have_text("No older blockages are shown here")
+    expect(older).to_be_focused()
+
+
 def test_everything_is_reached_by_the_keyboard(console: Page) -> None:
     go(console, "terminals")
     expect(console.get_by_role("link", name="Bus 11")).to_be_visible()

@@ -8,7 +8,8 @@ import { Flaw } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { dated } from "../shell/dates";
 import { seconds } from "../shell/format";
-import { Failure, useRead } from "../shell/read";
+import { Older, useNewest } from "../shell/newest";
+import { Failure } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
 import { Table } from "../shell/table";
 import { Rules } from "./rules";
@@ -16,8 +17,8 @@ import { Targets } from "./targets";
 
 /** The most firing alerts shown, the newest first: after a storm there may be thousands. */
 const MOST_FIRING = 300;
-/** The most past alerts shown; the API has all. */
-const MOST_OVER = 50;
+/** So many past alerts are shown at first. */
+const OVER = 50;
 const OVER_MS = 15_000;
 
 export default function AlertsPage(_: { route: Route }) {
@@ -37,9 +38,8 @@ function Firing({ mayOperate }: { mayOperate: boolean }) {
   useTick(1000);
   const { entries: firing, flaw, change, reread } = useListed<Alert>("v1/alerts?firing=true", "alerts", { most: MOST_FIRING });
   useEffect(() => live.listen(({ kind }) => void (kind === "alerts" && reread())), [live]);
-  const path = `v1/alerts?firing=false&limit=${MOST_OVER}`;
-  const resolved = useRead((signal) => live.client.get<{ alerts: Alert[] }>(path, signal), path, OVER_MS);
-  const over = resolved.value?.alerts;
+  const resolved = useNewest<Alert>("v1/alerts?firing=false", "alerts", OVER, OVER_MS);
+  const over = resolved.entries;
   const [text, setText] = useState("");
   const wanted = text.trim().toLowerCase();
   const matching = (all: Alert[]) =>
@@ -63,6 +63,7 @@ function Firing({ mayOperate }: { mayOperate: boolean }) {
         <>
           <h2>Resolved</h2>
           <AlertTable label="What was wrong" alerts={matching(over)} onAcknowledge={undefined} nowMs={live.now()} />
+          <Older of={resolved} first={OVER} what="alerts" />
         </>
       )}
     </>

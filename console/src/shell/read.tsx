@@ -44,6 +44,6 @@ export function useRead<T>(read: (signal: AbortSignal) => Promise<T>, key: strin
   return state;
 }
 
-export function Failure({ of }: { of: Read<unknown> }) {
+export function Failure({ of }: { of: Pick<Read<unknown>, "failure"> }) {
   return of.failure === undefined ? null : <p class="flaw" role="alert">{of.failure}</p>;
 }

@@ -13,8 +13,9 @@ import { Field, Flaw, Form } from "../shell/form";
 import { useMayOperate, useMayOperateOwn } from "../shell/may-operate";
 import { utcOn } from "../shell/dates";
 import { bps, bytes, seconds, speed } from "../shell/format";
+import { Older, useNewest } from "../shell/newest";
 import { NotHere } from "../shell/not-here";
-import { Failure, useRead } from "../shell/read";
+import { Failure } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
 import { Table, type Column } from "../shell/table";
 import { CarriedHistory } from "./carried-history";
@@ -30,6 +31,8 @@ import { SetFromAfar } from "./set-from-afar";
 import { Tags } from "./tags";
 
 const BLOCKAGES_MS = 10_000;
+/** So many are shown at first. */
+const BLOCKAGES = 30;
 const LINKS: LinkName[] = ["forward", "return"];
 const BLOCKAGE_COLUMNS: Column[] = [
   ...["Entry, UTC", "Lasts", "State", "By", "Where"],
@@ -217,11 +220,7 @@ function OtherPaths({ link, paths }: { link: LinkName; paths: OtherPath[] }) {
 
 function Blockages({ node }: { node: number }) {
   const live = useLive();
-  const found = useRead(
-    (signal) => live.client.get<{ blockages: Blockage[] }>(`v1/blockages?terminal=${node}&order=newest&limit=30`, signal),
-    String(node),
-    BLOCKAGES_MS,
-  );
+  const newest = useNewest<Blockage>(`v1/blockages?terminal=${node}&order=newest`, "blockages", BLOCKAGES, BLOCKAGES_MS);
   const mayOperate = useMayOperate();
   const mayAnnounce = useMayOperateOwn();
   const [said, setSaid] = useState<string>();
@@ -249,13 +248,13 @@ function Blockages({ node }: { node: number }) {
   return (
     <section class="card" aria-labelledby="blockages">
       <h2 id="blockages">Blockages</h2>
-      <Failure of={found} />
+      <Failure of={newest} />
       {mayAnnounce && <Announce key={node} node={node} attempt={attempt} />}
       <p role="status">{said}</p>
       <Flaw>{flaw}</Flaw>
-      {found.value?.blockages.length === 0 && <p>None is expected, and none was observed.</p>}
+      {newest.entries?.length === 0 && <p>None is expected, and none was observed.</p>}
       <Table label="Blockages, the newest first" columns={mayOperate ? [...BLOCKAGE_COLUMNS, "Action"] : BLOCKAGE_COLUMNS}>
-        {found.value?.blockages.map((one, index) => (
+        {newest.entries?.map((one, index) => (
           <tr key={index}>
             <td>{utcOn(Date.parse(one.entry), live.now())}</td>
             <td>{one.exit ? seconds(Date.parse(one.exit) - Date.parse(one.entry)) : "still"}</td>
@@ -284,6 +283,7 @@ function Blockages({ node }: { node: number }) {
           </tr>
         ))}
       </Table>
+      <Older of={newest} first={BLOCKAGES} what="blockages" />
     </section>
   );
 }
