@@ -323,12 +323,17 @@ def follow(
     receiver: Receiver,
     hindrance: Hindrance | None = None,
     parked_s: float = 0.0,
+    waits: tuple[int, float] | None = None,
 ) -> Drive:
     """Drive a route, and park at its end for so long, or go on there without stopping.
 
-    `hindrance` is what holds the vehicle up before its first cover.
+    `hindrance` is what holds the vehicle up before its first cover, `waits` the number of a piece
+    and how long the vehicle stands where it begins, s.
     """
     samples = _samples(signals, dice, route)
+    if waits is not None:
+        number, wait_s = waits
+        next(sample for sample in samples if sample.piece == number).wait_s = wait_s
     if parked_s:
         samples[-1].wait_s = parked_s
     else:

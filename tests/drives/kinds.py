@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import shapely
 
 from dama.prediction import ObstructionMap
-from dama.prediction.network import Edge
-from dama.prediction.places import Line, heading_deg, turn_deg
+from dama.prediction.network import Edge, Way
+from dama.prediction.places import Line, distance_m, heading_deg, turn_deg
 from tests.drives.drive import Drive, Hindrance, Receiver, follow
 from tests.drives.extract import Extract, round_of
 
@@ -26,12 +26,19 @@ _UNKNOWN_M = 1_200.0
 # The way back to a cover that was left is no longer than this.
 _BACK_M = 1_200.0
 _TRIES = 40
+# A ferry crosses so far, and so fast in km/h; its vehicles wait on board for so long beforehand.
+_FERRY_M = (300.0, 1_200.0)
+_FERRY_KMH = 14
+_BOARDED_S = (30.0, 150.0)
 # In rush hour this part of the ways is driven at such a part of its limit.
 _SLOW_WAYS = 1 / 3
 _SLOW = (0.45, 0.75)
 
 _GOOD = Receiver()
 _POOR = Receiver(wander_m=(4.0, 9.0), returns_s=(3.0, 12.0))
+_FREEZES = Receiver(freezes_s=60.0)
+_EXTRAPOLATES = Receiver(runs_on_s=30.0)
+_RETURNS_LATE = Receiver(returns_s=(15.0, 60.0))
 
 
 @dataclass(frozen=True)
@@ -48,12 +55,17 @@ class KnownDrive:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What will be driven."""
+    """What will be driven, by default with a receiver that is drawn.
+
+    `boards` is the number of the edge that is a ferry, and how long it waits before it leaves, s.
+    """
 
     edges: list[Edge]
     hindrance: Hindrance | None = None
     lacks_way: int | None = None
     parked_s: float = 0.0
+    receiver: Receiver | None = None
+    boards: tuple[int, float] | None = None
 
 
 def drives_over(
@@ -66,14 +78,14 @@ def drives_over(
 ) -> Iterator[KnownDrive]:
     """Make so many drives, the kinds in turn; a kind that the extract has no place for is left out.
 
-    Every third drive has a poor receiver. In rush hour a third of the ways is slow, the same ones
-    for every drive.
+    Every third drive has a poor receiver, unless its kind has one of its own. In rush hour a third
+    of the ways is slow, the same ones for every drive.
     """
     names = list(KINDS if kinds is None else kinds)
     for seed in range(first_seed, first_seed + count):
         dice = random.Random(seed)
         kind = names[seed % len(names)]
-        makes = (KINDS | FREE | TWICE)[kind]
+        makes = (KINDS | FREE | TWICE | UNUSUAL)[kind]
         plan = next((p for _ in range(_TRIES) if (p := makes(extract, dice))), None)
         if plan is not None:
             yield _driven(extract, dice, kind, seed, plan, in_rush_hour=in_rush_hour)
@@ -117,9 +129,10 @@ def _driven(
         pieces,
         signals=extract.signals,
         plane=extract.plane,
-        receiver=_POOR if dice.random() < 1 / 3 else _GOOD,
+        receiver=plan.receiver or (_POOR if dice.random() < 1 / 3 else _GOOD),
         hindrance=plan.hindrance,
         parked_s=plan.parked_s,
+        waits=plan.boards,
     )
     route = tuple(extract.plane.position(*point) for point in made.route[::4])
     known = extract.known if plan.lacks_way is None else _without(extract, plan.lacks_way)
@@ -290,6 +303,41 @@ def _way_back(extract: Extract, edge: Edge, cover: str | None) -> list[Edge] | N
     return None
 
 
+def _ferry(extract: Extract, dice: random.Random) -> _Plan | None:
+    """Cross by a ferry, which no map has as a road, to a road that leads to a portal."""
+    portal = dice.choice(_portals(extract))
+    behind = _before(extract, dice, portal)
+    if not behind:
+        return None
+    landing = behind[0].line[0]
+    piers = [
+        edge
+        for edge in extract.network.edges.values()
+        if extract.cover(edge) is None
+        and _FERRY_M[0] <= distance_m(edge.line[-1], landing) <= _FERRY_M[1]
+    ]
+    beyond = _onward(extract, dice, portal)
+    if not piers or beyond is None:
+        return None
+    pier = dice.choice(piers)
+    lead = [*_before(extract, dice, pier), pier]
+    line = (pier.line[-1], landing)
+    tags = {"route": "ferry", "highway": "unclassified", "maxspeed": str(_FERRY_KMH)}
+    way = Way(0, (pier.ends, behind[0].begins), line, tags)
+    name = f"ferry:{pier.id}:{behind[0].id}"
+    crossing = Edge(name, way, pier.ends, behind[0].begins, line, distance_m(*line))
+    boards = len(lead), dice.uniform(*_BOARDED_S)
+    return _Plan([*lead, crossing, *behind, *beyond], boards=boards)
+
+
+def _through_with(receiver: Receiver) -> Callable[[Extract, random.Random], _Plan | None]:
+    def makes(extract: Extract, dice: random.Random) -> _Plan | None:
+        plan = _through(extract, dice)
+        return plan and replace(plan, receiver=receiver)
+
+    return makes
+
+
 KINDS: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
     "through": _through,
     "turn-off": _turn_off,
@@ -304,6 +352,15 @@ KINDS: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
     "two in a row": _two_in_a_row,
     "unknown road": _unknown_road,
     "car park": _car_park,
+}
+
+# Drives that are rare, or have receivers that are. Each is judged by itself.
+UNUSUAL: dict[str, Callable[[Extract, random.Random], _Plan | None]] = {
+    "car park": _car_park,
+    "ferry": _ferry,
+    "freezes": _through_with(_FREEZES),
+    "extrapolates": _through_with(_EXTRAPOLATES),
+    "returns late": _through_with(_RETURNS_LATE),
 }
 
 # The way between two passages of an obstruction is short enough to predict the second before the

@@ -11,14 +11,14 @@ from statistics import fmean
 
 import pytest
 
-from dama.prediction import Blockage, Predictor
+from dama.prediction import Blockage, Fix, Predictor
 from dama.prediction.habits import TurnCounts
 from dama.prediction.paces import RoadPaces
 from tests.drives import field
 from tests.drives.drive import START_MS
 from tests.drives.evaluation import LATEST_MS
 from tests.drives.extract import Extract, read_extract, round_of
-from tests.drives.kinds import FREE, KINDS, TWICE, KnownDrive, again, drives_over
+from tests.drives.kinds import FREE, KINDS, TWICE, UNUSUAL, KnownDrive, again, drives_over
 from tests.drives.road_ahead import CERTAIN, TOLD, habits_of, judge_all
 
 _ABSENT = field.missing(*field.EXTRACTS.values())
@@ -50,6 +50,55 @@ def test_each_pass_over_a_way_is_another_drive(town: Extract, driven: list[Known
     passes = [again(town, driven[0], number).fixes for number in (0, 1, 2, 1)]
     assert passes[1] == passes[3]
     assert len(set(passes)) == 3
+
+
+@pytest.mark.parametrize("kind", UNUSUAL)
+def test_a_drive_of_each_unusual_kind_is_made_and_judged(town: Extract, kind: str) -> None:
+    made = list(drives_over(town, 3, 4_000, (kind,)))
+    assert [one.kind for one in made] == [kind] * 3
+    outcome = judge_all(town, made)[""]
+    assert outcome.drives == 3
+    assert bool(outcome.entries) == (kind != "car park")
+
+
+def _fixes_inside(made: KnownDrive) -> list[Fix]:
+    return [
+        fix
+        for stay in made.drive.covered
+        for fix in made.drive.fixes
+        if stay.entry_ms < fix.time_ms <= stay.exit_ms
+    ]
+
+
+def test_receivers_go_on_without_satellites_or_return_late_by_kind(town: Extract) -> None:
+    for kind in ("freezes", "extrapolates"):
+        inside = [
+            fix for made in drives_over(town, 6, 4_000, (kind,)) for fix in _fixes_inside(made)
+        ]
+        assert len(inside) >= 10
+        repeated = sum(before.place == after.place for before, after in pairwise(inside))
+        assert (repeated > len(inside) // 2) == (kind == "freezes")
+    for made in drives_over(town, 6, 4_000, ("returns late",)):
+        assert not _fixes_inside(made)
+        for stay in made.drive.covered:
+            assert not any(
+                stay.exit_ms < fix.time_ms <= stay.exit_ms + 14_000 for fix in made.drive.fixes
+            )
+
+
+def test_a_ferry_waits_and_then_crosses_where_the_map_has_no_road(town: Extract) -> None:
+    for made in drives_over(town, 4, 4_000, ("ferry",)):
+        (crossing,) = (n for n, edge in enumerate(made.edges) if edge.id.startswith("ferry:"))
+        aboard = [
+            fix
+            for fix, piece in zip(made.drive.fixes, made.drive.pieces, strict=True)
+            if piece == crossing
+        ]
+        assert made.edges[crossing].id not in made.known
+        # 14 km/h, or half as fast again by habit and mood; the wait is 30 s or more.
+        length_m = made.edges[crossing].length_m
+        assert aboard[-1].time_ms - aboard[0].time_ms > 1000 * (25.0 + length_m / (1.5 * 14 / 3.6))
+        assert made.drive.pieces[-1] > crossing
 
 
 def test_the_shares_of_the_drivers_are_what_they_choose(town: Extract) -> None:

@@ -194,8 +194,9 @@ CAMPAIGN = (
     Entry("console-hop", 20.0, fixed_s=90.0, between_s=0.0),
     # Without consoles and with a hundred.
     Entry("console-hundred", 85.0, fixed_s=60.0, between_s=0.0),
-    # A drive over each map, with and without its route, again and after ten, and some of a fleet.
-    Entry("road-ahead", 2.5, fixed_s=60.0, between_s=0.0, runs_at_least=200, share=0.5),
+    # A drive over each map, with and without its route, again and after ten, and some of a fleet;
+    # and forty of each unusual kind.
+    Entry("road-ahead", 2.5, fixed_s=120.0, between_s=0.0, runs_at_least=200, share=0.5),
     Entry("jitter", 33.0, 45.0, _MOST, 4, 4, share=_V, added=1),
     # On a map of a town, and on that of a country, which takes a minute to import.
     # Alone: the service takes one of the two cores, its senders and the measurement the other.

@@ -13,7 +13,7 @@ from tests.benchmarks.records import Result, record
 from tests.drives import field
 from tests.drives.drive import START_MS
 from tests.drives.extract import Extract, read_extract
-from tests.drives.kinds import FREE, drives_over
+from tests.drives.kinds import FREE, UNUSUAL, drives_over
 from tests.drives.road_ahead import CERTAIN, TOLD, Outcome, habits_of, judge_all
 
 _DRIVES = 200
@@ -57,6 +57,11 @@ def run(settings: Settings) -> Result:
         paced = _paced(extract, settings)
         learned = [replace(one, known=paced) for one in rush]
         _measure_times(result, name, "rush-learned", judge_all(extract, learned)[""])
+        for kind in UNUSUAL:
+            few = drives_over(extract, max(count // len(UNUSUAL), 1), settings.seed, (kind,))
+            outcome = judge_all(extract, few)[""]
+            _measure_unusual(result, f"road-ahead.{name}.{kind.replace(' ', '-')}", outcome)
+            result.notes[f"{name}, only {kind}: {_SUMMARY}"] = _summary(outcome)
     result.notes["fleet"] = (
         f"with the turns of {_FLEET} other vehicles, each of which was driven freely once"
     )
@@ -90,6 +95,24 @@ def _measure_times(result: Result, name: str, how: str, outcome: Outcome) -> Non
             "entry-within": [outcome.within_percent(outcome.entered)],
         },
     )
+
+
+def _measure_unusual(result: Result, name: str, outcome: Outcome) -> None:
+    _record(
+        result,
+        name,
+        {
+            "error": outcome.free_s,
+            "exit": outcome.exits_s,
+            "untold": [_untold_percent(outcome)] if outcome.knowable else [],
+            "false-certain": [outcome.false_percent(CERTAIN)],
+            "false": [outcome.false_percent(TOLD)],
+        },
+    )
+
+
+def _untold_percent(outcome: Outcome) -> float:
+    return 100.0 * outcome.knowable_untold / outcome.knowable if outcome.knowable else 0.0
 
 
 def _measure_reliability(result: Result, name: str, how: str, free: Outcome) -> None:
@@ -129,7 +152,6 @@ def _summary(outcome: Outcome) -> list[float]:
 
 
 def _measure(result: Result, name: str, outcome: Outcome, cost_us: float) -> None:
-    untold = 100.0 * outcome.knowable_untold / outcome.knowable if outcome.knowable else 0.0
     _record(
         result,
         name,
@@ -139,7 +161,7 @@ def _measure(result: Result, name: str, outcome: Outcome, cost_us: float) -> Non
             "exit": outcome.exits_s,
             "entry-within": [outcome.within_percent(outcome.entered)],
             "exit-within": [outcome.within_percent(outcome.left)],
-            "untold": [untold],
+            "untold": [_untold_percent(outcome)],
             "false-certain": [outcome.false_percent(CERTAIN)],
             "false": [outcome.false_percent(TOLD)],
             "unreliable": [outcome.unreliability()],

@@ -116,6 +116,7 @@ def _road_ahead() -> Iterator[Figure]:
                     target=target,
                 )
         yield from _rush_hour(name)
+        yield from _unusual(name)
 
 
 def _tolerance(part: str) -> float | None:
@@ -144,6 +145,31 @@ def _rush_hour(name: str) -> Iterator[Figure]:
                 tolerance=_tolerance(part),
                 more_is_better=part.endswith("-within"),
             )
+
+
+def _unusual(name: str) -> Iterator[Figure]:
+    """Yield the quality of prediction on a map, by kinds of drives and receivers that are rare."""
+    for kind, how in (
+        ("car-park", "drives that leave the way to a portal and park"),
+        ("ferry", "drives that cross by a ferry before they come to a portal"),
+        ("freezes", "receivers that repeat their last place for a minute when they have lost it"),
+        ("extrapolates", "receivers that go on for half a minute with the last speed and course"),
+        ("returns-late", "receivers whose fix returns 15 to 60 s behind a portal"),
+    ):
+        # Nobody who parks comes to a portal.
+        for part, title, unit in (
+            ("error", "Entry time predicted 30 s ahead, not held up on the way", "s"),
+            ("exit", "Exit time predicted at the portal", "s"),
+            ("untold", "Entries that a perfect matcher would know, not told 10 s before", "%"),
+            ("false-certain", "Told at 0.9 or more 10 s before, and not come", "%"),
+            ("false", "Told at 0.5 or more 10 s before, and not come", "%"),
+        ):
+            if kind != "car-park" or part.startswith("false"):
+                yield Figure(
+                    f"road-ahead.{name}.{kind}.{part}",
+                    f"{title}, roads of {name.capitalize()}, {how}",
+                    unit,
+                )
 
 
 def _matching() -> Iterator[Figure]:
