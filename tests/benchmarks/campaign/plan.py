@@ -123,6 +123,7 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     ),
     "road": (
         *("prediction", "road-ahead", "road-ahead-lending", "matching", "moving-vehicles", "sky"),
+        *("sky-in-the-loop",),
     ),
     "dtn": ("chain", "ltp", "sabr", "enrolment"),
 }
@@ -211,6 +212,8 @@ CAMPAIGN = (
     # Nine pairs.
     Entry("unequal-mirrored", 0.0, fixed_s=600.0, between_s=0.0, share=0.4),
     Entry("sky", 9.0, fixed_s=30.0, between_s=0.0, share=0.5),
+    # A canyon each, and a drive through it in virtual time, planned in three ways.
+    Entry("sky-in-the-loop", 10.0, fixed_s=10.0, between_s=0.0, runs_at_least=20, share=0.5),
     # Over TCPCL, over QUIC, pinned, and over MPTCP.
     Entry("outage", 50.0, ours_times=5, share=_V),
     # 100 MB and objects of 20 kB, with one path each way and with the satellite alone.

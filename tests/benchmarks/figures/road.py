@@ -221,6 +221,41 @@ def _road_ahead_lending() -> Iterator[Figure]:
             )
 
 
+def _sky_in_the_loop() -> Iterator[Figure]:
+    """Yield the results of foreseeing the short blockages of a street canyon."""
+    canyon = "a drive through a street canyon, 3 m of position noise"
+    for part, title, unit, target, more in (
+        (
+            "gain",
+            f"What a vehicle gains by foreseen blockages over sensed ones on {canyon}, of its gain "
+            "by known times, all drives",
+            "%",
+            50.0,
+            True,
+        ),
+        ("gain-of-all", "The same, of the vehicle and the beam's others together", "%", None, True),
+        (
+            "goodput-each",
+            f"Bits of the vehicle with foreseen blockages, of those with sensed ones, {canyon}; "
+            "each",
+            "%",
+            100.0,
+            True,
+        ),
+        # Rounding may leave a bit.
+        ("debts", "The same: owed four minutes after the drive", "bit", 1.0, False),
+        ("plans", "The same: plans made", "1", None, False),
+    ):
+        yield Figure(
+            f"sky-in-the-loop.{part}",
+            title,
+            unit,
+            target=target,
+            more_is_better=more,
+            in_each=part == "goodput-each",
+        )
+
+
 ROAD = [
     *(
         figure
@@ -295,6 +330,7 @@ ROAD = [
         target=0.05,
     ),
     Figure("sky.told-mean", "The same, the mean of all tenths by metres", "1"),
+    *_sky_in_the_loop(),
     *(
         Figure(
             f"moving-vehicles.{name}.{part}",
