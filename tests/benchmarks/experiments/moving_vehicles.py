@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
 import math
-import random
 import re
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import aiohttp
 
 from dama.prediction import Fix, Obstruction
-from dama.prediction.geojson import to_feature
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.control_service import (
     ControlService,
     control_service,
+    metrics_of,
     put_beam,
+    put_obstructions,
     put_terminals,
+    until_idle,
     until_ready,
 )
+from tests.benchmarks.moving_posts import Fleet, post_moving
 from tests.benchmarks.records import Result, record
 from tests.drives import field
 from tests.drives.extract import Extract, read_extract
 from tests.drives.kinds import FREE, drives_over
 
-_TOWN = "moscow"
+TOWN = "moscow"
 _VEHICLES = 2_000
 # Distinct drives; several vehicles share one, at different times.
 _DRIVES = 120
 _GATEWAY = 100_000
 _BEAM_BPS = 400_000_000
-# Each post has the reports of so many vehicles; posts are spread evenly over the second.
-_IN_A_POST = 100
-_IN_AN_IMPORT = 20
-_IDLE_S = 3.0
 _WARM_S = 15.0
 _RUN_S = 25.0
 _BUCKET = r'^underpass_control_{}_seconds_bucket\{{le="([^"]+)"\}} (\S+)$'
@@ -52,10 +47,10 @@ def run(settings: Settings) -> Result:
     """Move vehicles on a map of the town, and on one of a country."""
     result = Result("moving-vehicles")
     result.told["underpass"] = "the map, and each position as a gateway posts it"
-    if result.left_out(field.missing(field.EXTRACTS[_TOWN])):
+    if result.left_out(field.missing(field.EXTRACTS[TOWN])):
         return result
-    town = read_extract(field.FIELD / field.EXTRACTS[_TOWN])
-    tracks = [made.drive.fixes for made in drives_over(town, _DRIVES, settings.seed, FREE)]
+    town = read_extract(field.FIELD / field.EXTRACTS[TOWN])
+    tracks = tracks_over(town, settings.seed)
     for name, obstructions in (("town", list(town.obstructions)), ("country", country(town))):
         roads = len({road.id for one in obstructions for road in one.roads})
         result.notes[f"roads of the map, {name}"] = roads
@@ -85,6 +80,11 @@ class _Measured:
     delay_s: float
     plan_s: float
     plans_per_min: float
+
+
+def tracks_over(town: Extract, seed: int) -> list[tuple[Fix, ...]]:
+    """Return the fixes of free drives over a town's roads."""
+    return [made.drive.fixes for made in drives_over(town, _DRIVES, seed, FREE)]
 
 
 def country(town: Extract) -> list[Obstruction]:
@@ -141,32 +141,27 @@ async def _runs(
         service.session(service.gateway) as gateway,
     ):
         await until_ready(operator)
-        features = list(map(to_feature, obstructions))
-        for first in range(0, len(features), _IN_AN_IMPORT):
-            some = features[first : first + _IN_AN_IMPORT]
-            document = {"type": "FeatureCollection", "features": some}
-            async with operator.post("/v1/obstructions", json=document) as answer:
-                answer.raise_for_status()
+        await put_obstructions(operator, obstructions)
+        fleet = Fleet(_GATEWAY, 1, _VEHICLES, tracks)
         await put_beam(operator, "beam", 0)
-        await put_terminals(operator, "beam", range(1, _VEHICLES + 1), _GATEWAY)
+        await put_terminals(operator, "beam", fleet.nodes, _GATEWAY)
         await put_beam(operator, "beam", _BEAM_BPS)
-        await _until_idle(service)
-        seconds = _seconds(tracks)
-        await _post(gateway, seconds, _WARM_S)
-        return [await _run(service, operator, gateway, seconds) for _ in range(runs)]
+        await until_idle(service)
+        await post_moving(gateway, fleet, _WARM_S)
+        return [await _run(service, operator, gateway, fleet) for _ in range(runs)]
 
 
 async def _run(
     service: ControlService,
     operator: aiohttp.ClientSession,
     gateway: aiohttp.ClientSession,
-    seconds: Iterator[list[Fix]],
+    fleet: Fleet,
 ) -> _Measured:
-    before, began_s, began = await _metrics(operator), service.processor_s(), time.monotonic()
-    answered_s = await _post(gateway, seconds, _RUN_S)
+    before, began_s, began = await metrics_of(operator), service.processor_s(), time.monotonic()
+    answered_s = (await post_moving(gateway, fleet, _RUN_S)).answered_s
     lasted_s = time.monotonic() - began
     taken = (service.processor_s() - began_s) / lasted_s
-    after = await _metrics(operator)
+    after = await metrics_of(operator)
     answered_s.sort()
     answer_s = answered_s[int(0.99 * len(answered_s))]
     return _Measured(
@@ -175,87 +170,6 @@ async def _run(
         answer_s + p99_s(before, after, "report_to_plan"),
         60 * (plans(after) - plans(before)) / lasted_s,
     )
-
-
-async def _until_idle(service: ControlService) -> None:
-    """Wait until the service has read the map, which takes longer than its import."""
-    async with asyncio.timeout(300):
-        before_s = -math.inf
-        while (now_s := service.processor_s()) - before_s > 0.1 * _IDLE_S:
-            before_s = now_s
-            await asyncio.sleep(_IDLE_S)
-
-
-def _seconds(tracks: list[tuple[Fix, ...]]) -> Iterator[list[Fix]]:
-    """Yield endlessly where each vehicle is in the next second."""
-    dice = random.Random(1)
-    begun = [dice.randrange(600) for _ in range(_VEHICLES)]
-    on = [tracks[number % len(tracks)] for number in range(_VEHICLES)]
-    for second in itertools.count():
-        yield [track[(first + second) % len(track)] for track, first in zip(on, begun, strict=True)]
-
-
-async def _post(
-    gateway: aiohttp.ClientSession, seconds: Iterator[list[Fix]], run_s: float
-) -> list[float]:
-    """Post positions as they come; return each post's time until the answer."""
-    taken: list[float] = []
-    posts: list[asyncio.Task[None]] = []
-    began = time.monotonic()
-    every_s = _IN_A_POST / _VEHICLES
-
-    async def post(body: bytes) -> None:
-        sent = time.monotonic()
-        async with gateway.post("/v1/reports", data=body) as answer:
-            answer.raise_for_status()
-            refused = (await answer.json())["refused"]
-            if refused:
-                raise RuntimeError(f"the service refuses reports: {refused[0]}")
-        taken.append(time.monotonic() - sent)
-
-    number = 0
-    fixes: list[Fix] = []
-    while number * every_s < run_s:
-        for first in range(0, _VEHICLES, _IN_A_POST):
-            if first == 0:
-                fixes = next(seconds)
-            await asyncio.sleep(max(began + number * every_s - time.monotonic(), 0.0))
-            body = _body(first + 1, fixes[first : first + _IN_A_POST])
-            posts.append(asyncio.create_task(post(body)))
-            number += 1
-    await asyncio.gather(*posts)
-    return taken
-
-
-def _body(first: int, fixes: list[Fix]) -> bytes:
-    now_ms = time.time_ns() // 1_000_000
-    reports = [
-        {
-            "node": first + number,
-            "age_ms": 0,
-            "report": {
-                "kind": "position",
-                "longitude": fix.lon,
-                "latitude": fix.lat,
-                "speed_mps": fix.speed_mps,
-                "heading_deg": fix.heading_deg,
-                "accuracy_m": fix.accuracy_m,
-                "gnss_time_ms": now_ms,
-                "node_time_ms": now_ms,
-                "synchronised": True,
-                "uptime_ms": now_ms,
-                "incarnation": 1,
-            },
-        }
-        for number, fix in enumerate(fixes)
-    ]
-    post = {"version": 1, "node": _GATEWAY, "sent_ms": now_ms, "reports": reports}
-    return json.dumps(post).encode()
-
-
-async def _metrics(operator: aiohttp.ClientSession) -> str:
-    async with operator.get("/metrics") as answer:
-        return await answer.text()
 
 
 def plans(metrics: str) -> float:

@@ -256,6 +256,33 @@ def _sky_in_the_loop() -> Iterator[Figure]:
         )
 
 
+def _two_processes() -> Iterator[Figure]:
+    """Yield what a second process of the control service brings to two beams."""
+    machine = "senders and database on the same cores"
+    for part, title, unit, target, more in (
+        (
+            "scale",
+            "Vehicles served by two processes with a beam each, of those by one with both, by the "
+            "processor time of the busiest",
+            "1",
+            1.8,
+            True,
+        ),
+        ("cost.one", "Processor time of a fix, one process with two beams", "µs", None, False),
+        ("cost.two", "The same, two processes with a beam each, together", "µs", None, False),
+        (
+            "most.one",
+            f"Fixes predicted with where 3,000 a second are offered, one process, {machine}",
+            "1/s",
+            None,
+            True,
+        ),
+        ("most.two", f"The same, two processes, {machine}", "1/s", None, True),
+        ("most-scale", f"The same, of two processes relative to one, {machine}", "1", None, True),
+    ):
+        yield Figure(f"two-processes.{part}", title, unit, target=target, more_is_better=more)
+
+
 ROAD = [
     *(
         figure
@@ -368,4 +395,5 @@ ROAD = [
             ("plans", "Plans of the beam's forward link meanwhile", "1/min", None),
         )
     ),
+    *_two_processes(),
 ]
