@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from underpass_control.tracks.nmea import read_nmea
@@ -27,6 +28,8 @@ ANDORRA = "andorra.osm.pbf"
 EXTRACTS = {"andorra": ANDORRA, "krems": "krems.osm.gz", "moscow": "moscow.osm.gz"}
 _ROW = re.compile(r"\| (\d+\.\d+), (\d+\.\d+) \| ")
 _STOP = re.compile(r"(\d+\.\d+), (\d+\.\d+) \((\d+\.\d) s\)")
+# The last sentence of each second, with its time of day.
+_CLOCK = re.compile(r"\s*\$GPRMC,(\d{6})")
 _APPROACH_M = 2_500.0
 
 
@@ -68,6 +71,20 @@ def recorded() -> Recorded:
         ),
         tuple((fixes[last], fixes[last + 1]) for last in _gaps(fixes, stops)),
     )
+
+
+def log_between(from_ms: int, to_ms: int) -> str:
+    """Return the receiver's log from one time of the drive to another, in whole seconds."""
+    first, last = (f"{datetime.fromtimestamp(at / 1000, UTC):%H%M%S}" for at in (from_ms, to_ms))
+    kept: list[str] = []
+    with (FIELD / _DRIVE).open(encoding="latin-1") as log:
+        for line in log:
+            clock = _CLOCK.match(line)
+            if kept or (clock and clock[1] >= first):
+                kept.append(line)
+            if clock and clock[1] >= last:
+                break
+    return "".join(kept)
 
 
 def _gaps(fixes: Sequence[Fix], places: Sequence[Position]) -> Iterator[int]:

@@ -123,7 +123,7 @@ VOLUMES: Mapping[str, tuple[str, ...]] = {
     ),
     "road": (
         *("prediction", "road-ahead", "road-ahead-lending", "matching", "moving-vehicles", "sky"),
-        *("sky-in-the-loop", "two-processes"),
+        *("sky-in-the-loop", "two-processes", "closed-loop"),
     ),
     "dtn": ("chain", "ltp", "sabr", "enrolment"),
 }
@@ -202,6 +202,8 @@ CAMPAIGN = (
     # On a map of a town, and on that of a country, which takes a minute to import.
     # Alone: the service takes one of the two cores, its senders and the measurement the other.
     Entry("moving-vehicles", 50.0, fixed_s=150.0, between_s=0.0),
+    # By the map, and by known times: ten minutes each, and up to two for the ledger.
+    Entry("closed-loop", 720.0, ours_times=2, fixed_s=0.0, share=0.25),
     # With two processes and with one, alone: both cores are saturated where more is offered.
     Entry("two-processes", 47.0, ours_times=2, fixed_s=180.0, between_s=0.0),
     # Over both paths, over the satellite, 85 s over the terrestrial path, and by split proxies.

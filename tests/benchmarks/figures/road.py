@@ -283,6 +283,25 @@ def _two_processes() -> Iterator[Figure]:
         yield Figure(f"two-processes.{part}", title, unit, target=target, more_is_better=more)
 
 
+def _closed_loop() -> Iterator[Figure]:
+    """Yield the results of the recorded drive through the whole system."""
+    drive = "ten minutes of the recorded drive with two road tunnels, from gpsd to the ledger"
+    for part, title, unit, target, more in (
+        ("vehicle", "Bits of the vehicle, of those by known times", "%", 97.0, True),
+        ("others", "Bits of the others, of those by known times", "%", 99.0, True),
+        ("foreseen", "Tunnels entered that were predicted 10 s before", "%", 100.0, True),
+        ("debts", "Owed by all together, two minutes after the drive at most", "bit", 0.0, False),
+    ):
+        yield Figure(
+            f"closed-loop.{part}",
+            f"{title}, {drive}",
+            unit,
+            target=target,
+            more_is_better=more,
+            in_each=part in ("foreseen", "debts"),
+        )
+
+
 ROAD = [
     *(
         figure
@@ -396,4 +415,5 @@ ROAD = [
         )
     ),
     *_two_processes(),
+    *_closed_loop(),
 ]
