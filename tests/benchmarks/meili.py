@@ -67,6 +67,12 @@ def missing() -> str | None:
     return "Valhalla is not installed: .ci/setup --bench does it"
 
 
+def version() -> str:
+    """Return the version of `pyvalhalla` that is unpacked, "" if none is."""
+    found = sorted(_PACKAGE.parent.glob("pyvalhalla-*.dist-info"))
+    return found[-1].name.removeprefix("pyvalhalla-").removesuffix(".dist-info") if found else ""
+
+
 def match(extract: Extract, file: Path, drives: Iterable[KnownDrive]) -> Iterator[Found]:
     """Match drives over an extract's roads, on tiles built from its file."""
     with (

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.benchmarks import subjects
+from tests.benchmarks import meili, subjects
 from tests.benchmarks.campaign.plan import Entry
 from tests.benchmarks.records import git, machine, write_whole
 from tests.testbed.programs import built
@@ -80,7 +80,7 @@ def made_now(entries: Sequence[Entry], *, seed: int, trial: bool) -> Manifest:
         commit=commit,
         programs=_programs(),
         machine=machine(),
-        peers={name: _version(name) for name in _PEERS},
+        peers={name: _version(name) for name in _PEERS} | {"pyvalhalla": meili.version()},
         experiments={entry.name: described(entry) for entry in entries},
         seed=seed,
         trial=trial,
