@@ -38,7 +38,7 @@ help:
 	@echo "             TRACES=http://127.0.0.1:4318 has traces of it sent to a collector"
 	@echo "make test    every test; those that make network namespaces need root"
 	@echo "make lint    formatting, clippy, ruff, mypy"
-	@echo "make bench   the benchmarks, by themselves (root; ARGS=campaign: all of them, ten hours, with report)"
+	@echo "make bench   the benchmarks, by themselves (root; ARGS=campaign: all of them, eleven hours, with report)"
 	@echo "make images  the container images of gateway, control service, PostgreSQL, firewall, NAT and DNS (docker/)"
 	@echo "make packages  .deb files, wheel and sdist, with what they are made of, into $(TARGET)/packages"
 	@echo "make reproducible   builds them twice from nothing, in two folders, and compares the bytes"

@@ -166,7 +166,7 @@ def _parse() -> argparse.Namespace:
     # A campaign starts its experiments with this option.
     run.add_argument("--campaign", help=argparse.SUPPRESS)
     campaign = commands.add_parser(
-        "campaign", help="measure everything on this commit, or go on with it; ten hours"
+        "campaign", help="measure everything on this commit, or go on with it; eleven hours"
     )
     campaign.add_argument(
         "--portion", type=float, metavar="MINUTES", help="begin only what is done within them"
