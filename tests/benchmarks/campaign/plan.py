@@ -83,11 +83,12 @@ class Entry:
         return max(1, math.ceil(runs * self.scale))
 
 
-# No campaign has time for these experiments: they are run by themselves.
+# A campaign has no time for these experiments, or no use: they are run by themselves.
 BY_HAND = (
     "bare-container",
     "bundle-file",
     "console-hour",
+    "loopback-cost",
     "ltp-live",
     "soak",
     "waiting-bundles",

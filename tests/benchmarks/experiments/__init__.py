@@ -93,6 +93,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Result]] = {
     "crowd": crowd.run,
     "echo": echo.run,
     "loopback": loopback.run,
+    "loopback-cost": loopback.run_cost,
     "chain": chain.run,
     "bundle-file": bundle_file.run,
     "waiting-bundles": waiting_bundles.run,

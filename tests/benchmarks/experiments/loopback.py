@@ -7,6 +7,7 @@ import shutil
 import statistics
 from collections.abc import Callable
 
+from tests.benchmarks import cost
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects.subject import COLD
@@ -22,6 +23,7 @@ from tests.testbed.topology import listens
 # Bytes of each run, all streams together.
 _BYTES = 2_000_000_000
 _DEADLINE_S = 300.0
+_STREAMS = (1, 64)
 _BASE = "haproxy"
 
 Way = tuple[Route, str, int]
@@ -34,18 +36,10 @@ def run(settings: Settings) -> Result:
         ways = _start(bed, result)
         values: dict[tuple[str, int], list[float]] = {}
         for _ in range(settings.runs or 30):
-            for subject, (route, host, port) in ways.items():
-                for streams in (1, 64):
+            for subject, way in ways.items():
+                for streams in _STREAMS:
                     try:
-                        rate = drain_bps(
-                            bed.hub,
-                            host,
-                            port,
-                            route=route,
-                            streams=streams,
-                            size=_BYTES // streams,
-                            deadline_s=_DEADLINE_S,
-                        )
+                        rate = _drained_bps(bed, way, streams)
                     except OSError as error:
                         say(f"loopback  {subject}, {streams} streams: {error}")
                         rate = 0.0
@@ -61,12 +55,51 @@ def run(settings: Settings) -> Result:
     return result
 
 
+def run_cost(settings: Settings) -> Result:
+    """What both nodes spend on each MB: instructions if the machine counts them, or else time."""
+    result = Result("loopback-cost")
+    if result.left_out(missing("underpass")):
+        return result
+    kind = cost.kind()
+    values: dict[tuple[str, int], list[float]] = {}
+    with Loopback() as bed:
+        pairs = {
+            "underpass": _pair(bed, "plain", 0, tls=False),
+            "underpass-tls": _pair(bed, "tls", 1, tls=True),
+        }
+        result.told |= dict.fromkeys(pairs, TOLD_NOTHING)
+        for _ in range(settings.runs or 10):
+            for subject, pair in pairs.items():
+                for streams in _STREAMS:
+                    drained = functools.partial(_drained_bps, bed, _way(pair), streams)
+                    spent = cost.spent(kind, (pair.hub.process, pair.terminal.process), drained)
+                    values.setdefault((subject, streams), []).append(spent / (_BYTES / 1e6))
+    for (subject, streams), of_subject in values.items():
+        made = record(f"loopback-cost-{streams}.{kind}", subject, of_subject)
+        say(f"loopback  {subject}, {streams} streams: {made.median:.4g} {made.unit}")
+        result.records.append(made)
+    return result
+
+
+def _drained_bps(bed: Loopback, way: Way, streams: int) -> float:
+    route, host, port = way
+    return drain_bps(
+        bed.hub,
+        host,
+        port,
+        route=route,
+        streams=streams,
+        size=_BYTES // streams,
+        deadline_s=_DEADLINE_S,
+    )
+
+
 def _start(bed: Loopback, result: Result) -> dict[str, Way]:
     ways: dict[str, Way] = {"no-proxy": (DIRECT, addresses.ORIGIN, ports.HTTP)}
     result.told["no-proxy"] = COLD
     starts: list[tuple[str, Callable[[], Way], str | None]] = [
-        ("underpass", lambda: _pair(bed, "plain", 0, tls=False), missing("underpass")),
-        ("underpass-tls", lambda: _pair(bed, "tls", 1, tls=True), missing("underpass")),
+        ("underpass", lambda: _way(_pair(bed, "plain", 0, tls=False)), missing("underpass")),
+        ("underpass-tls", lambda: _way(_pair(bed, "tls", 1, tls=True)), missing("underpass")),
         (_BASE, lambda: _haproxy(bed, 5000, splice=False), _haproxy_missing()),
         ("haproxy-splice", lambda: _haproxy(bed, 5010, splice=True), _haproxy_missing()),
     ]
@@ -80,8 +113,11 @@ def _start(bed: Loopback, result: Result) -> dict[str, Way]:
     return ways
 
 
-def _pair(bed: Loopback, name: str, port_offset: int, *, tls: bool) -> Way:
-    pair = Pair(bed, Options(tls=tls), name=f"-{name}", port_offset=port_offset)
+def _pair(bed: Loopback, name: str, port_offset: int, *, tls: bool) -> Pair[Loopback]:
+    return Pair(bed, Options(tls=tls), name=f"-{name}", port_offset=port_offset)
+
+
+def _way(pair: Pair[Loopback]) -> Way:
     return pair.http_connect(), addresses.ORIGIN, ports.HTTP
 
 

@@ -167,6 +167,18 @@ DATA = [
     ),
     *(
         Figure(
+            f"loopback-cost-{streams}.{kind}",
+            f"{title} of two nodes on loopback for 1 MB, {streams} stream{'s' * (streams > 1)}",
+            unit,
+        )
+        for kind, title, unit in (
+            ("instructions", "Instructions", "instructions/MB"),
+            ("cpu", "Processor time", "ms/MB"),
+        )
+        for streams in (1, 64)
+    ),
+    *(
+        Figure(
             f"{name}{label}", f"{title}{told}", unit, target, more_is_better=more, elsewhere=known
         )
         for label, told in (("", ", without a plan"), ("-plan", ", with the times in the plan"))
