@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmarks import subjects
+from tests.benchmarks import comparison, subjects
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.campaign.course import (
     Course,
@@ -55,6 +55,8 @@ def main() -> int:
         if arguments.command == "campaign":
             return _campaign(arguments)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        if arguments.command == "compare":
+            return _compare(arguments)
         return _run(arguments)
     except (CampaignError, MixedError) as error:
         print(error, file=sys.stderr)
@@ -90,6 +92,18 @@ def _run(arguments: argparse.Namespace) -> int:
             write_report(arguments.into)
     print(summary(results))
     return 0
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    met = comparison.compare(
+        arguments.revision,
+        arguments.experiments,
+        arguments.pairs,
+        seed=arguments.seed,
+        idle_s=arguments.idle_s,
+        results=_OWN / "compare",
+    )
+    return 0 if met else 1
 
 
 def _campaign(arguments: argparse.Namespace) -> int:
@@ -181,7 +195,22 @@ def _parse() -> argparse.Namespace:
     campaign.add_argument(
         "--scale", type=_part, default=1.0, help="this part of the runs and the idle time: a trial"
     )
-    for command in (run, campaign):
+    compare = commands.add_parser(
+        "compare",
+        help="compare the way of the data with that of another commit; an hour and a half",
+    )
+    compare.add_argument("revision", metavar="REV", help="the other commit, as git names it")
+    compare.add_argument(
+        "--experiments",
+        nargs="+",
+        choices=comparison.RUNS,
+        default=list(comparison.RUNS),
+        metavar="NAME",
+        help=f"only these of {', '.join(comparison.RUNS)}",
+    )
+    compare.add_argument("--pairs", type=_count, default=10, help="pairs of runs of each")
+    compare.add_argument("--idle-s", type=float, default=5.0, help="idle time before first runs")
+    for command in (run, campaign, compare):
         command.add_argument("--seed", type=int, default=1, help="seed of the first run of each")
     commands.add_parser("list", help="show the names of experiments, subjects and figures")
     report = commands.add_parser("report", help="write a folder's report again from its JSON")
@@ -194,6 +223,13 @@ def _parse() -> argparse.Namespace:
     if arguments.command == "run":
         arguments.experiments = arguments.experiments or list(EXPERIMENTS)
     return arguments
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return value
 
 
 def _part(text: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import signal
 import subprocess
@@ -264,17 +265,31 @@ def launcher(folder: Path, manifest: Manifest, idle_s: float) -> Launch:
 
     def launch(entry: Entry) -> Child:
         check_unchanged(manifest)
-        argv = [
-            *("setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", "tests.benchmarks"),
-            *("run", entry.name, "--subjects", *entry.subjects, "--runs", str(entry.runs)),
+        options = [
+            *("--subjects", *entry.subjects, "--runs", str(entry.runs)),
             *("--peer-runs", str(entry.peer_runs), "--idle-s", str(idle_s)),
             *("--seed", str(manifest.seed), "--into", str(folder), "--campaign", manifest.id),
         ]
-        with (logs / f"{entry.name}.log").open("ab") as log:
-            # Ctrl-C is for the campaign, which then ends its experiments in order.
-            return subprocess.Popen(argv, stdout=log, stderr=log, process_group=0)
+        return started(entry.name, options, logs / f"{entry.name}.log")
 
     return launch
+
+
+def started(
+    experiment: str, options: Sequence[str], log: Path, programs: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start an experiment by itself as a process, which ends with this one; append to its log.
+
+    `programs` is the folder of the measured programs, if they are not this process's own.
+    """
+    argv = [
+        *("setpriv", "--pdeathsig", "TERM", "--", sys.executable, "-m", "tests.benchmarks"),
+        *("run", experiment, *options),
+    ]
+    env = {**os.environ, "UNDERPASS_BIN": str(programs)} if programs else None
+    with log.open("ab") as file:
+        # Ctrl-C is for this process, which then ends its experiments in order.
+        return subprocess.Popen(argv, stdout=file, stderr=file, env=env, process_group=0)
 
 
 def replace_volume(folder: Path, results: Path, aside: Path) -> None:

@@ -71,7 +71,7 @@ def load_manifest(folder: Path) -> Manifest | None:
 
 def made_now(entries: Sequence[Entry], *, seed: int, trial: bool) -> Manifest:
     """Make the manifest of a campaign that begins now; refuse a tree with changes."""
-    commit = _commit()
+    commit = clean_commit()
     if not commit:
         raise CampaignError("a campaign is of one commit, and this is no git repository")
     moment = now()
@@ -90,21 +90,22 @@ def made_now(entries: Sequence[Entry], *, seed: int, trial: bool) -> Manifest:
 
 def check_unchanged(begun: Manifest) -> None:
     """Refuse to continue if the tree or the programs have changed meanwhile."""
-    if (commit := _commit()) != begun.commit:
+    if (commit := clean_commit()) != begun.commit:
         raise CampaignError(f"the campaign is of commit {begun.commit}, and now it is {commit}")
     if (programs := _programs()) != begun.programs:
         raise CampaignError(f"the campaign measures {begun.programs}, and now there is {programs}")
 
 
-def _commit() -> str:
+def clean_commit() -> str:
+    """Return the tree's commit, "" if it has none; refuse a tree with changes."""
     others = [f":(top,exclude){path}" for path in _WRITTEN]
     if changed := git("status", "--porcelain", "--", ":/", *others):
-        raise CampaignError(f"a campaign is of one commit; commit or stash first:\n{changed}")
+        raise CampaignError(f"only a commit is measured: commit or stash first:\n{changed}")
     return git("rev-parse", "HEAD")
 
 
 def _programs() -> dict[str, str]:
-    return {name: _sha256(Path(built(name))) for name in _PROGRAMS}
+    return {name: sha256(Path(built(name))) for name in _PROGRAMS}
 
 
 def described(entry: Entry) -> dict[str, object]:
@@ -123,7 +124,8 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -301,7 +301,7 @@ def test_what_a_volume_has_written_is_no_change_and_all_else_is(
 
     of = "tests.benchmarks"
     monkeypatch.setattr(f"{of}.records.RESULTS", tmp_path / "tests" / "benchmarks" / "results")
-    monkeypatch.setattr(f"{of}.campaign.manifest._sha256", lambda _: "00")
+    monkeypatch.setattr(f"{of}.campaign.manifest.sha256", lambda _: "00")
     monkeypatch.setattr(f"{of}.campaign.manifest.built", lambda name: name)
     git("init", "--quiet")
     write("1", *written, read)
@@ -344,7 +344,7 @@ def test_no_experiment_is_started_on_another_tree_or_with_other_programs(
     told = {"status": "", "rev-parse": "abc", "sha256": "00"} | now
     of = "tests.benchmarks.campaign.manifest"
     monkeypatch.setattr(f"{of}.git", lambda verb, *_: told[verb])
-    monkeypatch.setattr(f"{of}._sha256", lambda _: told["sha256"])
+    monkeypatch.setattr(f"{of}.sha256", lambda _: told["sha256"])
     monkeypatch.setattr(f"{of}.built", lambda name: name)
     begun = manifest(programs={"underpass": "00", "satlink": "00"})
     if word is None:
