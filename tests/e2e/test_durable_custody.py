@@ -14,13 +14,14 @@ from tests.e2e.conftest import NEAR, StartPair
 from tests.e2e.test_relay import relay_config, relay_options
 from tests.testbed import addresses
 from tests.testbed.client.transfer import download, upload
-from tests.testbed.node import Node, Options, Pair
+from tests.testbed.custody_files import content_on_disk
+from tests.testbed.node import Node, Options, Pair, terminal_node
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
 
 _DISK = {"custody": {"durability": "disk"}}
-_SIZE = 6_000_000
+_SIZE, _SEED = 6_000_000, 7
 
 
 def _custody(node: Node) -> dict[str, Any]:
@@ -58,13 +59,22 @@ def test_a_killed_terminal_hands_on_what_it_had(start_pair: StartPair) -> None:
     terminal = pair.terminal
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(
-            upload, pair.client, addresses.ORIGIN, 4 * _SIZE, route=pair.socks5(), deadline_s=20
+            upload,
+            pair.client,
+            addresses.ORIGIN,
+            4 * _SIZE,
+            route=pair.socks5(),
+            seed=_SEED,
+            deadline_s=20,
         )
         time.sleep(0.5)
         pair.testbed.satlink.block(pair.testbed.terminal.name)
         terminal.process.wait_until(lambda: _custody(terminal)["disk"]["live_bytes"] > 0)
         time.sleep(0.5)
         terminal.process.kill()
+        # What the benchmark of kills goes by.
+        folder = pair.testbed.dir / f"state-{terminal_node(0)}" / "custody"
+        assert content_on_disk(folder, [_SEED])[_SEED] > 0
         assert running.result(30).error is not None
     terminal.start()
     pair.testbed.satlink.unblock(pair.testbed.terminal.name)

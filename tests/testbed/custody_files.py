@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.testbed.content import BLOCK_BYTES, block_body
 
-_SEGMENT_HEAD = 128
+# Where the header says where the records begin, and where they do in segments without that.
+_RECORDS_AT, _EARLIER_RECORDS_AT = slice(12, 16), 128
 _MAGIC = b"UPCR"
 _HEAD = struct.Struct(">4sB3xQqIIQ4xI")
 _BUNDLE = 1
@@ -48,7 +49,7 @@ def content_on_disk(folder: Path, seeds: Sequence[int]) -> dict[int, int]:
 
 def bundles(segment: bytes) -> Iterator[bytes]:
     """Yield the payloads of the completely written bundles in a segment."""
-    at = _SEGMENT_HEAD
+    at = int.from_bytes(segment[_RECORDS_AT]) or _EARLIER_RECORDS_AT
     while at + _HEAD.size <= len(segment):
         magic, kind, _, _, description, _, length, _ = _HEAD.unpack_from(segment, at)
         begin = at + _HEAD.size + description

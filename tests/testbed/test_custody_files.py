@@ -48,9 +48,19 @@ def test_content_is_known_by_its_bytes_wherever_a_piece_ends(end: int) -> None:
     assert content_end(piece, 4) is None
 
 
-def test_the_farthest_byte_of_each_seed_is_found_on_the_disk(tmp_path: Path) -> None:
+def _header(records_at: int) -> bytes:
+    """Return a segment's header, which says where its records begin."""
+    copy = b"UPCUSTOD" + (1).to_bytes(4, "big") + records_at.to_bytes(4, "big") + bytes(48)
+    return copy + bytes(4096 - len(copy)) + copy
+
+
+@pytest.mark.parametrize(
+    "segment", [_header(4160), b"UPCUSTOD" + (1).to_bytes(4, "big") + bytes(116)]
+)
+def test_the_farthest_byte_of_each_seed_is_found_on_the_disk(
+    tmp_path: Path, segment: bytes
+) -> None:
     first, second = _stream(3), _stream(4)
-    segment = bytes(128)
     for at in range(0, 400_000, 20_000):
         segment += _record(_payload(0, at, first[at : at + 20_000]))
         segment += _record(b"\x00" * 24, kind=2)
