@@ -1,10 +1,21 @@
 from __future__ import annotations
 
+import dataclasses
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from tests.benchmarks.bench import HEADERS_LEAVE
-from tests.benchmarks.experiments.loaded import Load, Loaded, constant, each_quarter_second
+from tests.benchmarks.experiments.loaded import (
+    Load,
+    Loaded,
+    add_records,
+    constant,
+    each_quarter_second,
+)
 from tests.benchmarks.experiments.traced import resumptions
+from tests.benchmarks.records import Result
 from tests.testbed.client.transfer import Transfer
 from tests.testbed.profile import PROFILE_V
 from tests.traces.trace import Step, Trace
@@ -39,6 +50,26 @@ def test_percentiles_leave_out_what_is_before_the_load_counts() -> None:
 def test_of_the_queue_the_most_of_each_quarter_second_is_kept() -> None:
     assert each_quarter_second([]) == []
     assert each_quarter_second([1.0] * 30 + [7.0] + [2.0] * 20) == [1.0, 7.0, 2.0]
+
+
+def test_a_run_that_moved_nothing_has_goodput_0_and_no_queue() -> None:
+    load, beside = Load(10.0, 2.0), [(5.0, 1.0)]
+    one = dataclasses.replace(
+        loaded(constant(PROFILE_V), load, [(3.0, 0), (9.0, 1_000_000)]),
+        echoes=beside,
+        smalls=beside,
+        queue=[(5.0, 70.0)],
+    )
+    still = dataclasses.replace(one, bulk=Transfer(10**12), queue=[(5.0, 0.0)])
+    result, second = Result("fade"), cast("Any", SimpleNamespace(name="underpass-second"))
+    add_records(result, "fade", cast("Any", SimpleNamespace(name="underpass")), [one, still])
+    add_records(result, "fade", second, [still])
+    of = {(made.id, made.subject): made for made in result.records}
+    assert of["fade.queue", "underpass"].values == [70.0]
+    assert of["fade.goodput", "underpass"].values[1] == 0.0
+    assert of["fade.echo", "underpass-second"].n == 1
+    assert ("fade.queue", "underpass-second") not in of
+    assert [count for note, count in result.notes.items() if "moved nothing" in note] == [1, 1]
 
 
 def test_resumption_is_counted_from_the_end_of_each_blockage() -> None:

@@ -118,7 +118,8 @@ def _report(result: Result, label: str, subject: Subject, runs: list[_Both]) -> 
     values = {
         "down": [one.percent("down") for one in runs],
         "up": [one.percent("up") for one in runs],
-        "queue": [quantile(one.queue_ms, 0.95) for one in runs],
+        # Without traffic there is no queue.
+        "queue": [quantile(one.queue_ms, 0.95) for one in runs if one.down_bps or one.up_bps],
         "rtt": [max(one.rtt_beyond_ms) for one in runs if one.rtt_beyond_ms],
     }
     for figure, of_runs in values.items():

@@ -152,9 +152,16 @@ def add_records(
         "echo": lambda one: one.p95(one.echoes),
         "small": lambda one: one.p95(one.smalls),
     }
+    # Without traffic there is no queue, however slow a subject is.
+    moved = [run for run in runs if run.goodput_percent > 0]
+    if still := len(runs) - len(moved):
+        result.notes[f"{name}, {subject.name}: runs that moved nothing, without a queue"] = still
     medians = {}
     for figure, of in values.items():
-        made = record(f"{name}.{figure}", subject.name, [of(run) for run in runs])
+        counted = moved if figure == "queue" else runs
+        if not counted:
+            continue
+        made = record(f"{name}.{figure}", subject.name, [of(run) for run in counted])
         result.records.append(made)
         medians[figure] = made.median
     say(f"{name}  {subject.name}: " + ", ".join(f"{key} {v:.4g}" for key, v in medians.items()))

@@ -52,17 +52,20 @@ def run(settings: Settings) -> Result:
             ]
             for subject, runs in zip(on.subjects, on.in_turn(series, 5), strict=True):
                 percent = [100 * one.goodput_bps / left_bps for one in runs]
-                p95 = [quantile(one.queue_ms, 0.95) for one in runs]
+                # A subject that moves nothing leaves the queue to the others.
+                p95 = [quantile(one.queue_ms, 0.95) for one in runs if one.goodput_bps > 0]
                 name = f"shared-hop.{modem}"
                 result.records.append(record(f"{name}.goodput", subject.name, percent))
-                result.records.append(record(f"{name}.queue", subject.name, p95))
+                if p95:
+                    result.records.append(record(f"{name}.queue", subject.name, p95))
                 others = [one.others_percent for one in runs]
                 result.records.append(record(f"{name}.others", subject.name, others))
                 result.samples[f"{name}, {subject.name}: queue each 250 ms, ms"] = [
                     each_quarter_second(one.queue_ms) for one in runs
                 ]
+                queues = ", ".join(f"{one:.0f}" for one in p95)
                 say(
-                    f"{name}  {subject.name}: {percent[0]:.1f} %, queue {p95[0]:.0f} ms, "
+                    f"{name}  {subject.name}: {percent[0]:.1f} %, queue {queues or '-'} ms, "
                     f"others {others[0]:.1f} %"
                 )
             result.notes |= {f"{modem}: {key}": note for key, note in on.notes().items()}
