@@ -8,7 +8,7 @@ import pytest
 from tests.benchmarks.campaign.manifest import Manifest
 from tests.benchmarks.readme import README, MarkerError, collect, rewritten
 from tests.benchmarks.records import RESULTS, Result, machine, record
-from tests.benchmarks.report import MixedError, report, write_report
+from tests.benchmarks.report import MixedError, report, summary, write_report
 
 
 def manifest(**changed: object) -> Manifest:
@@ -205,6 +205,30 @@ def test_a_figure_may_ask_to_be_ahead_of_each_other_subject(
     Result("leo", records).save(tmp_path)
     (row,) = (line for line in report(tmp_path).splitlines() if line.startswith("| underpass |"))
     assert row.endswith(f"| {met} |  |")
+
+
+def test_ours_is_not_its_own_rival_at_its_second_start(tmp_path: Path) -> None:
+    medians = {"underpass": 94.0, "underpass-second": 95.0, "kcptun": 50.0}
+    records = [record("leo.goodput", subject, [median]) for subject, median in medians.items()]
+    Result("leo", records).save(tmp_path)
+    (row,) = (line for line in report(tmp_path).splitlines() if line.startswith("| underpass |"))
+    assert row.endswith("| yes |  |")
+
+
+@pytest.mark.parametrize(("theirs", "word"), [(93.9, "met"), (94.1, "MISSED")])
+def test_the_summary_judges_as_the_report_does(theirs: float, word: str) -> None:
+    name = "road-ahead.krems.map.entry-within"
+    records = [
+        record("leo.goodput", "underpass", [94.0]),
+        record("leo.goodput", "kcptun", [theirs]),
+        dataclasses.replace(record(name, "underpass", [94.0]), met=True),
+        dataclasses.replace(record("offload.silver", "underpass", [90.0]), unit="ms"),
+    ]
+    goodput, within = summary([Result("leo", records)]).splitlines()
+    assert goodput.startswith(word)
+    assert "target better than each other" in goodput
+    assert within.startswith("MISSED")
+    assert "target 80 % ± 5" in within
 
 
 def test_what_was_measured_in_another_unit_says_so_and_meets_nothing(tmp_path: Path) -> None:
