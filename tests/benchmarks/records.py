@@ -149,7 +149,8 @@ def machine() -> dict[str, object]:
         "memory_kib": int(_first("/proc/meminfo", "MemTotal").split()[0]),
         "default_congestion_control": (_SYSCTL / "ipv4/tcp_congestion_control").read_text().strip(),
         "rmem_max": int((_SYSCTL / "core/rmem_max").read_text()),
-        "commit": git("rev-parse", "--short", "HEAD"),
+        # Without a length, it grows while a campaign goes on, as soon as the repository has more.
+        "commit": git("rev-parse", "--short=12", "HEAD"),
     }
 
 
