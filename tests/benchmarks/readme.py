@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +37,8 @@ class Records:
 
     of: Mapping[tuple[str, str], Record]
     notes: Mapping[str, Mapping[str, object]]
-    # By figure.
-    origins: Mapping[str, str]
+    # By figure: one each, unless two volumes have it.
+    origins: Mapping[str, Collection[str]]
 
     def median(self, figure: str, subject: str = "underpass") -> float | None:
         """Return a figure's median; None if it was not measured."""
@@ -47,7 +47,7 @@ class Records:
 
     def origin(self, figures: Iterable[str]) -> str:
         """Return where these figures come from; refuse figures of several campaigns."""
-        found = sorted({self.origins[name] for name in figures if name in self.origins})
+        found = sorted({one for name in figures for one in self.origins.get(name, ())})
         if len(found) > 1:
             raise MixedError(f"one table has figures of several origins: {' '.join(found)}")
         return found[0] if found else ""
@@ -57,7 +57,7 @@ def collect(folder: Path = RESULTS) -> Records:
     """Read the records of a folder and of its volumes."""
     of: dict[tuple[str, str], Record] = {}
     notes: dict[str, Mapping[str, object]] = {}
-    origins: dict[str, str] = {}
+    origins: dict[str, set[str]] = {}
     for source in (folder, *volumes(folder)):
         manifest = load_manifest(source)
         origin = (
@@ -69,7 +69,7 @@ def collect(folder: Path = RESULTS) -> Records:
             notes[result.experiment] = result.notes
             for entry in result.records:
                 of[entry.id, entry.subject] = entry
-                origins[entry.id] = origin
+                origins.setdefault(entry.id, set()).add(origin)
     return Records(of, notes, origins)
 
 
@@ -116,9 +116,17 @@ def _way_of_the_data(records: Records) -> str:
     lines = [f"{origin}\n", _line(["", *(_COLUMNS[name] for name in subjects)])]
     lines.append("|---" * (1 + len(subjects)) + "|")
     for title, figure, shown in rows:
-        cells = [records.median(figure, name) for name in subjects]
-        lines.append(_line([title, *(_MISSING if cell is None else shown(cell) for cell in cells)]))
+        lines.append(_line([title, *(_cell(records, figure, name, shown) for name in subjects)]))
     return "\n".join(lines)
+
+
+def _cell(records: Records, figure: str, subject: str, shown: Callable[[float], str]) -> str:
+    """Return a median as it is shown; "over" it if it is the time at which a run was ended."""
+    found = records.of.get((figure, subject))
+    if found is None:
+        return _MISSING
+    cut = 2 * found.censored >= found.n and not FIGURES[figure].more_is_better
+    return f"over {shown(found.median)}" if cut else shown(found.median)
 
 
 def _blockages(records: Records) -> str:
@@ -148,7 +156,7 @@ def _blockages(records: Records) -> str:
     if small is not None:
         sentences.append(
             "Behind 30 s without a link, with what twelve uploads had read on still waiting, a "
-            f"new exchange of 10 kB takes a round trip and {small / 1000:.2f} s (p95)."
+            f"new download of 10 kB takes a round trip and {small / 1000:.2f} s (p95)."
         )
     return f"{records.origin(names)}\n\n{' '.join(sentences)}"
 

@@ -119,9 +119,17 @@ def test_a_table_of_two_origins_is_refused(tmp_path: Path) -> None:
     first_byte("now-abc").save(tmp_path / "data")
     records = collect(tmp_path)
     assert "one campaign" in records.origin(["first-byte.g"])
-    both = dataclasses.replace(records, origins={**records.origins, "object-1mb.g": "elsewhere"})
+    both = dataclasses.replace(records, origins={**records.origins, "object-1mb.g": {"elsewhere"}})
     with pytest.raises(MixedError, match="elsewhere"):
         both.origin(["first-byte.g", "object-1mb.g"])
+
+
+def test_a_figure_that_two_volumes_have_is_refused(tmp_path: Path) -> None:
+    for volume, campaign in (("data", "now-abc"), ("hub", "then-def")):
+        manifest(id=campaign, commit=campaign).save(tmp_path / volume)
+        first_byte(campaign).save(tmp_path / volume)
+    with pytest.raises(MixedError, match="several origins"):
+        collect(tmp_path).origin(["first-byte.g"])
 
 
 def test_samples_are_kept_beside_the_result(tmp_path: Path) -> None:
@@ -151,6 +159,20 @@ def test_the_readme_has_a_column_for_each_subject_that_was_measured(tmp_path: Pa
     assert "| | Underpass | no proxy, BBR |" in made
     assert "| first byte on a new connection | 1.0 RTT | 2.0 RTT |" in made
     assert "old" not in made
+
+
+@pytest.mark.parametrize(("censored", "cell"), [(1, "9.0 s"), (2, "over 9.0 s")])
+def test_the_readme_says_where_a_median_is_the_time_of_an_end(
+    tmp_path: Path, censored: int, cell: str
+) -> None:
+    made = record("object-1mb.g", "underpass", [9.0] * 4, censored_bytes=[0] * censored)
+    goodput = record("highway.v", "underpass", [0.0], censored_bytes=[0])
+    Result("object-1mb", [made]).save(tmp_path)
+    Result("highway", [goodput]).save(tmp_path)
+    page = "<!-- figures: way-of-the-data -->\n<!-- end of figures -->"
+    shown = rewritten(page, collect(tmp_path))
+    assert f"| 1 MB object | {cell} |" in shown
+    assert "in turn | 0 % |" in shown
 
 
 @pytest.mark.parametrize("page", ["no markers", "<!-- figures: odd -->\n<!-- end of figures -->"])
