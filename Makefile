@@ -45,8 +45,8 @@ help:
 	@echo "make test-images   builds them and the packages, runs the composed system, installs the packages (minutes; root)"
 	@echo "make fuzz    each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make corpus  keeps what fuzzing has found, in tests/fuzz/kept"
-	@echo "make mutants changes the code, a piece at a time, to see whether a test notices (hours);"
-	@echo "             SINCE=REVISION: what has changed since; MUTANTS='--shard 0/8': an eighth"
+	@echo "make mutants changes the code, a piece at a time, to see whether a test notices (many hours, in portions:"
+	@echo "             MINUTES=60; ANEW=1 begins again); SINCE=REVISION: only what has changed since"
 	@echo "make interop installs the other implementations that Cargo has, and runs the tests with them (root)"
 	@echo "make explore the simulations and laws over seeds of the day, EXPLORE_SECONDS=$(EXPLORE_SECONDS) or so"
 	@echo "make console the operator's console, into the control service (part of build)"
@@ -165,16 +165,20 @@ corpus: setup
 	        $(CARGO_FUZZ) cmin $(FUZZ_BUILD) "$$target" -- -use_counters=0 -verbosity=0 || exit 1; \
 	    done && ../../$(PYTHON) inputs.py corpus --keep)
 
-# Not part of `test`: hours.
+# Not part of `test`: many hours, in portions.
 CARGO_MUTANTS_VERSION := 27.0.0
 mutants: setup
 	$(call timed,installing cargo-mutants into .tools (first time: a minute),\
 	    cargo install --quiet --locked --root .tools --version $(CARGO_MUTANTS_VERSION) cargo-mutants)
+ifeq ($(SINCE)$(MUTANTS),)
+	$(call timed,changing the code and running its tests,.ci/mutants $(if $(ANEW),--anew))
+else
 	@mkdir -p $(TARGET)
 	$(call timed,changing the code and running its tests,\
 	    $(if $(SINCE),git diff $(SINCE) -- '*.rs' >$(TARGET)/changes.diff && )\
 	    .tools/bin/cargo-mutants mutants --output $(TARGET) \
 	        $(if $(SINCE),--no-config --in-diff $(TARGET)/changes.diff) $(MUTANTS))
+endif
 
 explore: setup
 	@.ci/explore
