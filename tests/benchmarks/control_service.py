@@ -17,6 +17,7 @@ import aiohttp
 from dama.prediction import Obstruction
 from dama.prediction.geojson import to_feature
 from tests.free_port import free_port
+from tests.testbed.process import processor_s
 
 _ROOT = Path(__file__).parents[2]
 _COMMAND = (sys.executable, "-m", "underpass_control")
@@ -43,8 +44,7 @@ class ControlService:
 
     def processor_s(self) -> float:
         """Return the processor time that it has used so far, s."""
-        values = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_s(self.pid)
 
 
 @contextmanager
@@ -146,15 +146,21 @@ async def put_beam(session: aiohttp.ClientSession, name: str, forward_bps: int) 
         answer.raise_for_status()
 
 
-async def put_terminals(
-    session: aiohttp.ClientSession, beam: str, nodes: range, gateway: int
+async def put_full_beam(
+    session: aiohttp.ClientSession, terminals: int, gateway: int, forward_bps: int
 ) -> None:
-    """Register terminals at a gateway."""
+    """Set a beam named `beam` with so many terminals at a gateway, numbered from 1.
+
+    It has no capacity until they are registered, so that none is planned for a part of them.
+    """
 
     async def put(node: int) -> None:
-        terminal = {"beam": beam, "name": str(node), "gateway": gateway}
+        terminal = {"beam": "beam", "name": str(node), "gateway": gateway}
         async with session.put(f"/v1/terminals/{node}", json=terminal) as answer:
             answer.raise_for_status()
 
-    for first in range(nodes.start, nodes.stop, _AT_ONCE):
-        await asyncio.gather(*map(put, range(first, min(first + _AT_ONCE, nodes.stop))))
+    await put_beam(session, "beam", 0)
+    nodes = range(1, terminals + 1)
+    for first in range(0, terminals, _AT_ONCE):
+        await asyncio.gather(*map(put, nodes[first : first + _AT_ONCE]))
+    await put_beam(session, "beam", forward_bps)

@@ -10,7 +10,6 @@ import contextlib
 import http.client
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from tests.drives.extract import Extract
 from tests.drives.kinds import KnownDrive
 from tests.drives.matching import Match
 from tests.free_port import free_port
+from tests.testbed.process import processor_s
 
 _PACKAGE = Path(__file__).parents[2] / ".tools" / "valhalla" / "valhalla"
 _ATTRIBUTES = [
@@ -100,8 +100,7 @@ class _Service:
 
     def processor_s(self) -> float:
         """Return the processor time that the service has used, s."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_s(self.process.pid)
 
     def matched(self, fixes: Sequence[tuple[float, float, float]]) -> list[Match | None]:
         """Return the way and its heading for each fix, None for a fix on no road."""

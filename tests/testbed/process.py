@@ -144,8 +144,13 @@ class Process:
 
     def processor_s(self) -> float:
         """Return the processor time that it has used so far, s."""
-        values = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_s(self.pid)
+
+
+def processor_s(pid: int) -> float:
+    """Return the processor time that a process and its threads have used so far, s."""
+    values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _raise_open_files() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 _ROOT = Path(__file__).parents[2]
 
@@ -35,6 +38,13 @@ def installed(name: str) -> Path | None:
     """Return the path of a foreign program in .tools, if `.ci/setup` has installed it."""
     path = _ROOT / ".tools" / "bin" / name
     return path if path.exists() else None
+
+
+def example_output(package: str, name: str) -> dict[str, Any]:
+    """Run an example of a package of this workspace, built for release; return its JSON output."""
+    command = ("cargo", "run", "--quiet", "--locked", "--release", "-p", package, "--example", name)
+    told: dict[str, Any] = json.loads(subprocess.check_output(command, cwd=_ROOT, text=True))
+    return told
 
 
 def origin_argv() -> list[str]:

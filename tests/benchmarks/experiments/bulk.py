@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from tests.benchmarks.bench import HEADERS_LEAVE, Series, Settings, bench
+from tests.benchmarks.bench import Settings, bench
 from tests.benchmarks.experiments.downloads import (
     Overheads,
-    seconds,
+    goodput_percent,
     transfer_record,
     typical_curve,
 )
@@ -50,18 +48,17 @@ def _bulk(
     with bench(profile, settings) as on:
         overheads = Overheads(on, "forward", "return")
 
-        def one(name: str, access: Access, seed: int, deadline_s: float) -> Transfer:
-            return overheads.of(name, lambda: access.download(size, seed, deadline_s))
+        def one(access: Access, seed: int, deadline_s: float) -> Transfer:
+            return access.download(size, seed, deadline_s)
 
-        series = [Series(subject, partial(one, subject.name)) for subject in on.subjects]
-        done = on.in_turn(series, 3)
+        done = on.in_turn(overheads.series(one), 3)
         for subject, transfers in zip(on.subjects, done, strict=True):
             result.records.append(
                 transfer_record(
                     figure_id,
                     subject,
                     transfers,
-                    lambda t: 100 * t.bytes * 8 / seconds(on, t) / (rate_bps * HEADERS_LEAVE),
+                    lambda t: goodput_percent(on, t, rate_bps),
                 )
             )
             if overhead and all(transfer.complete for transfer in transfers):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from tests.benchmarks.bench import HEADERS_LEAVE, WIDE_WINDOWS, Bench, Settings
+from tests.benchmarks.bench import WIDE_WINDOWS, Bench, Settings
 from tests.benchmarks.experiments.downloads import (
     download_series,
-    seconds,
+    goodput_percent,
     transfer_record,
     typical_curve,
 )
@@ -42,7 +42,7 @@ def run(settings: Settings) -> Result:
                     "bursts.g",
                     subject,
                     transfers,
-                    lambda t: 100 * t.bytes * 8 / seconds(on, t) / (rate_bps * HEADERS_LEAVE),
+                    lambda t: goodput_percent(on, t, rate_bps),
                 )
             )
             curves = result.curves.setdefault("received, MB over s", {})

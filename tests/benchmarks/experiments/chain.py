@@ -112,9 +112,9 @@ def _nodes(bed: Loopback, durability: str) -> Iterator[_Way]:
     custody = durability == "disk"
     base = TCPCL_PORT + (20 if custody else 0)
     way = _Way(base, base + 2, custody)
-    second = _relay(bed, f"second-{durability}", _SECOND, base + 1, (_FIRST, _SINK, way.sink))
+    second = relay(bed, f"second-{durability}", _SECOND, base + 1, (_FIRST, _SINK, way.sink))
     second["route"] = [{"node": _GENERATOR, "via": _FIRST}]
-    first = _relay(bed, f"first-{durability}", _FIRST, base, (_GENERATOR, _SECOND, base + 1))
+    first = relay(bed, f"first-{durability}", _FIRST, base, (_GENERATOR, _SECOND, base + 1))
     first["route"] = [{"node": _SINK, "via": _SECOND}]
     kept = {"custody": {"durability": durability}}
     last = Node(bed, f"second-{durability}", bed.hub, merged(second, kept))
@@ -125,10 +125,10 @@ def _nodes(bed: Loopback, durability: str) -> Iterator[_Way]:
     last.process.stop()
 
 
-def _relay(
+def relay(
     bed: Loopback, name: str, number: int, listens: int, between: tuple[int, int, int]
 ) -> dict[str, Any]:
-    """Return a relay between the neighbour that it accepts and the one that it dials."""
+    """Return the configuration of a relay that accepts one neighbour and dials another."""
     accepts, dials, port = between
     return {
         "node": {

@@ -23,8 +23,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.control_service import (
     ControlService,
-    put_beam,
-    put_terminals,
+    put_full_beam,
     until_ready,
 )
 from tests.benchmarks.moving_fleet import SOFTWARE_GL, missing, position_of
@@ -192,9 +191,7 @@ async def _report(
         service.session(service.gateway) as gateway,
     ):
         await until_ready(operator)
-        await put_beam(operator, "beam", 0)
-        await put_terminals(operator, "beam", range(1, TERMINALS + 1), GATEWAY)
-        await put_beam(operator, "beam", BEAM_BPS)
+        await put_full_beam(operator, TERMINALS, GATEWAY, BEAM_BPS)
         for first in range(1, TERMINALS + 1, _IN_A_POST):
             nodes = range(first, first + _IN_A_POST)
             positions = [position_of(node, time.time()) for node in nodes]

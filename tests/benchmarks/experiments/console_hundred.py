@@ -17,8 +17,7 @@ from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.control_service import (
     ControlService,
     control_service,
-    put_beam,
-    put_terminals,
+    put_full_beam,
     until_ready,
 )
 from tests.benchmarks.records import Result, quantile, record
@@ -82,9 +81,7 @@ async def _measure(service: ControlService, runs: int) -> tuple[list[tuple[_Time
         service.session(service.gateway) as gateway,
     ):
         await until_ready(operator)
-        await put_beam(operator, "beam", 0)
-        await put_terminals(operator, "beam", range(1, TERMINALS + 1), GATEWAY)
-        await put_beam(operator, "beam", BEAM_BPS)
+        await put_full_beam(operator, TERMINALS, GATEWAY, BEAM_BPS)
         times = _Times()
         beside = asyncio.create_task(
             report_links(gateway, lambda took_s: times.reports.append(took_s))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from tests.benchmarks.bench import Bench, Series, say
+from tests.benchmarks.bench import HEADERS_LEAVE, Bench, Series, say
 from tests.benchmarks.records import Record, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.testbed.client.transfer import Transfer
@@ -36,10 +37,26 @@ class Overheads:
         self._there, self._back = there, back
         self._percent: dict[str, list[tuple[float, float]]] = {}
 
-    def of(self, subject: str, transfer: Callable[[], Transfer]) -> Transfer:
-        """Make a transfer and note its overhead; bytes still in flight at its end count."""
+    def series(self, transfer: Callable[[Access, int, float], Transfer]) -> list[Series[Transfer]]:
+        """Return a series of transfers for each subject, of which the overhead is noted.
+
+        Bytes still in flight at a transfer's end count.
+        """
+        return [
+            Series(subject, partial(self._one, subject.name, transfer))
+            for subject in self._bench.subjects
+        ]
+
+    def _one(
+        self,
+        subject: str,
+        transfer: Callable[[Access, int, float], Transfer],
+        access: Access,
+        seed: int,
+        deadline_s: float,
+    ) -> Transfer:
         self._bench.testbed.satlink.reset_statistics()
-        done = transfer()
+        done = transfer(access, seed, deadline_s)
         time.sleep(self._bench.testbed.profile.rtt_s)
         self._percent.setdefault(subject, []).append(
             (
@@ -61,6 +78,11 @@ class Overheads:
 def seconds(bench: Bench, transfer: Transfer) -> float:
     """Return a run's time to its last byte, or to its end if it was censored."""
     return bench.deadline_s() if transfer.last_byte_s is None else transfer.last_byte_s
+
+
+def goodput_percent(bench: Bench, transfer: Transfer, rate_bps: float) -> float:
+    """Return a run's goodput, until its end if it was censored, in % of what headers leave."""
+    return 100 * 8 * transfer.bytes / seconds(bench, transfer) / (rate_bps * HEADERS_LEAVE)
 
 
 def transfer_record(

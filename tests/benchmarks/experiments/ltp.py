@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
-from pathlib import Path
-from typing import Any
 
-from tests.benchmarks.bench import HEADERS_LEAVE, Settings, bench, say
+from tests.benchmarks.bench import Settings, bench, say
 from tests.benchmarks.experiments.downloads import (
     download_series,
-    seconds,
+    goodput_percent,
     transfer_record,
     typical_curve,
 )
@@ -19,10 +15,8 @@ from tests.benchmarks.records import Result, record
 from tests.benchmarks.subjects.underpass import Underpass
 from tests.testbed import bare_paths
 from tests.testbed.profile import PROFILE_G
+from tests.testbed.programs import example_output
 
-_ROOT = Path(__file__).parents[3]
-_RUN = ("cargo", "run", "--quiet", "--locked", "--release")
-_EXAMPLE = (*_RUN, "-p", "underpass-ltp", "--example", "ltp")
 _RUNS = 5
 _SIZE = 1_000_000_000
 _LIVE_RUNS = 3
@@ -32,7 +26,7 @@ def run(settings: Settings) -> Result:
     """Measure two engines at a simulated 600 ms and 1 % loss, with the same 2 GB each run."""
     result = Result("ltp")
     result.told["underpass"] = "RTT; blocks of 1 MiB, all red"
-    told = [measure() for _ in range(settings.runs or _RUNS)]
+    told = [example_output("underpass-ltp", "ltp") for _ in range(settings.runs or _RUNS)]
     figures = {
         "ltp.processor": [each["processor_bps"] / 1e9 for each in told],
         "ltp.line-share": [100 * each["line_share"] for each in told],
@@ -43,12 +37,6 @@ def run(settings: Settings) -> Result:
         result.records.append(made)
     result.notes["engines"] = told[0]
     return result
-
-
-def measure() -> dict[str, Any]:
-    """Return the example's output for one run."""
-    told: dict[str, Any] = json.loads(subprocess.check_output(_EXAMPLE, cwd=_ROOT, text=True))
-    return told
 
 
 def run_live(settings: Settings) -> Result:
@@ -69,7 +57,7 @@ def run_live(settings: Settings) -> Result:
                 "ltp-live.goodput",
                 subject,
                 transfers,
-                lambda t: 100 * t.bytes * 8 / seconds(on, t) / (rate_bps * HEADERS_LEAVE),
+                lambda t: goodput_percent(on, t, rate_bps),
             )
             result.records.append(made)
             result.curves["received, MB over s"] = {subject.name: typical_curve(transfers)}

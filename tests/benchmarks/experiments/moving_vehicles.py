@@ -17,9 +17,8 @@ from tests.benchmarks.control_service import (
     ControlService,
     control_service,
     metrics_of,
-    put_beam,
+    put_full_beam,
     put_obstructions,
-    put_terminals,
     until_idle,
     until_ready,
 )
@@ -143,9 +142,7 @@ async def _runs(
         await until_ready(operator)
         await put_obstructions(operator, obstructions)
         fleet = Fleet(_GATEWAY, 1, _VEHICLES, tracks)
-        await put_beam(operator, "beam", 0)
-        await put_terminals(operator, "beam", fleet.nodes, _GATEWAY)
-        await put_beam(operator, "beam", _BEAM_BPS)
+        await put_full_beam(operator, _VEHICLES, _GATEWAY, _BEAM_BPS)
         await until_idle(service)
         await post_moving(gateway, fleet, _WARM_S)
         return [await _run(service, operator, gateway, fleet) for _ in range(runs)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
-from tests.benchmarks.bench import HEADERS_LEAVE, WIDE_WINDOWS, Bench, Series, Settings, say
-from tests.benchmarks.experiments.downloads import seconds, transfer_record
+from tests.benchmarks.bench import WIDE_WINDOWS, Bench, Series, Settings, say
+from tests.benchmarks.experiments.downloads import goodput_percent, transfer_record
 from tests.benchmarks.records import Result, quantile, record
 from tests.benchmarks.subjects import Access, Subject
 from tests.testbed import ports
@@ -53,7 +53,7 @@ def run(settings: Settings) -> Result:
                     "on-demand.upload",
                     subject,
                     [one.upload for one in runs],
-                    lambda t: 100 * 8 * t.bytes / seconds(on, t) / (rate_bps * HEADERS_LEAVE),
+                    lambda t: goodput_percent(on, t, rate_bps),
                 )
             )
             rtt_s = profile.rtt_s

@@ -15,8 +15,7 @@ from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.control_service import (
     ControlService,
     control_service,
-    put_beam,
-    put_terminals,
+    put_full_beam,
     until_ready,
 )
 from tests.benchmarks.records import Result, record
@@ -79,9 +78,7 @@ async def _runs(service: ControlService, runs: int) -> tuple[list[float], int]:
         service.session(service.gateway) as gateway,
     ):
         await until_ready(session)
-        await put_beam(session, "beam", 0)
-        await put_terminals(session, "beam", range(1, TERMINALS + 1), GATEWAY)
-        await put_beam(session, "beam", BEAM_BPS)
+        await put_full_beam(session, TERMINALS, GATEWAY, BEAM_BPS)
         start_ms = time.time_ns() // 1_000_000 - 86_400_000
         bodies = _bodies(start_ms)
         beside = asyncio.create_task(report_links(gateway))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from tests.benchmarks.bench import HEADERS_LEAVE, OURS, Bench, Settings, bench, say
+from tests.benchmarks.bench import OURS, Bench, Settings, bench, say
 from tests.benchmarks.experiments.blockages import resumptions
 from tests.benchmarks.experiments.downloads import (
     download_series,
-    seconds,
+    goodput_percent,
     transfer_record,
     typical_curve,
 )
@@ -29,13 +29,13 @@ def run(settings: Settings) -> Result:
         rate_bps = profile.forward.rate_bps
         assert rate_bps is not None
         with bench(profile, _alone(settings)) as on:
-            _goodput(on, result, percent, rate_bps * HEADERS_LEAVE)
+            _goodput(on, result, percent, rate_bps)
             result.notes |= {f"{percent} %, {key}": value for key, value in on.notes().items()}
             result.told |= on.told()
     return result
 
 
-def _goodput(on: Bench, result: Result, percent: str, usable_bps: float) -> None:
+def _goodput(on: Bench, result: Result, percent: str, rate_bps: float) -> None:
     _add_both(on)
     for subject, transfers in download_series(on, _SIZE, 3):
         result.records.append(
@@ -43,7 +43,7 @@ def _goodput(on: Bench, result: Result, percent: str, usable_bps: float) -> None
                 f"quic.goodput-{percent}",
                 subject,
                 transfers,
-                lambda t: 100 * t.bytes * 8 / seconds(on, t) / usable_bps,
+                lambda t: goodput_percent(on, t, rate_bps),
             )
         )
         curves = result.curves.setdefault(f"{percent} % lost, received, MB over s", {})

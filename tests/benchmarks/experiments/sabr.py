@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from pathlib import Path
-from typing import Any
-
 from tests.benchmarks.bench import Settings, say
 from tests.benchmarks.records import Result, record
+from tests.testbed.programs import example_output
 
-_ROOT = Path(__file__).parents[3]
-_RUN = ("cargo", "run", "--quiet", "--locked", "--release")
-_EXAMPLE = (*_RUN, "-p", "underpass-routing", "--example", "sabr")
 _RUNS = 5
 
 
@@ -20,7 +13,7 @@ def run(settings: Settings) -> Result:
     """Measure the router on one core, each run with new contact plans."""
     result = Result("sabr")
     result.told["underpass"] = "1,000 contacts of 50 nodes; 100,000 contacts of 500 nodes"
-    told = [measure() for _ in range(settings.runs or _RUNS)]
+    told = [example_output("underpass-routing", "sabr") for _ in range(settings.runs or _RUNS)]
     figures = {"sabr.queries": [1_000 * run["queries_s"] for run in told]}
     for kind in told[0]["changes"]:
         times = [run["changes"][kind]["ms"] for run in told]
@@ -32,9 +25,3 @@ def run(settings: Settings) -> Result:
         result.records.append(made)
     result.notes["distribution"] = told[0]
     return result
-
-
-def measure() -> dict[str, Any]:
-    """Return the example's output: the times of all queries, and of each change."""
-    told: dict[str, Any] = json.loads(subprocess.check_output(_EXAMPLE, cwd=_ROOT, text=True))
-    return told

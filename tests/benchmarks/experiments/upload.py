@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from tests.benchmarks.bench import HEADERS_LEAVE, Series, Settings, bench
-from tests.benchmarks.experiments.downloads import Overheads, seconds, transfer_record
+from tests.benchmarks.bench import Settings, bench
+from tests.benchmarks.experiments.downloads import Overheads, goodput_percent, transfer_record
 from tests.benchmarks.records import Result
 from tests.benchmarks.subjects import Access
 from tests.testbed.client.transfer import Transfer
@@ -22,18 +20,17 @@ def run(settings: Settings) -> Result:
     with bench(PROFILE_V, settings) as on:
         overheads = Overheads(on, "return", "forward")
 
-        def one(name: str, access: Access, seed: int, deadline_s: float) -> Transfer:
-            return overheads.of(name, lambda: access.upload(_SIZE, seed, deadline_s))
+        def one(access: Access, seed: int, deadline_s: float) -> Transfer:
+            return access.upload(_SIZE, seed, deadline_s)
 
-        series = [Series(subject, partial(one, subject.name)) for subject in on.subjects]
-        done = on.in_turn(series, 30)
+        done = on.in_turn(overheads.series(one), 30)
         for subject, transfers in zip(on.subjects, done, strict=True):
             result.records.append(
                 transfer_record(
                     "upload-10mb.v",
                     subject,
                     transfers,
-                    lambda t: 100 * t.bytes * 8 / seconds(on, t) / (rate_bps * HEADERS_LEAVE),
+                    lambda t: goodput_percent(on, t, rate_bps),
                 )
             )
             if all(transfer.complete for transfer in transfers):

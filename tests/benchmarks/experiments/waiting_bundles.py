@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from tests.benchmarks.bench import Settings, say
-from tests.benchmarks.experiments.chain import run_chain
+from tests.benchmarks.experiments.chain import relay, run_chain
 from tests.benchmarks.records import Result, record
 from tests.testbed import addresses
 from tests.testbed.loopback import Loopback
@@ -58,7 +57,15 @@ def run(settings: Settings) -> Result:
 def _wait_and_drain() -> _Waited:
     """Have a node store all bundles and then forward them, with a state folder of its own."""
     with Loopback() as bed:
-        node = Node(bed, "waiting", bed.hub, _config(bed))
+        config = {
+            **relay(bed, "waiting", _NODE, _PORT, (_GENERATOR, _SINK, _SINK_PORT)),
+            "custody": {
+                "durability": "disk",
+                "quota_bytes": 8 << 30,
+                "quota_bundles": 4 * _BUNDLES,
+            },
+        }
+        node = Node(bed, "waiting", bed.hub, config)
         node.process.wait_until(lambda: node.carries(0))
         idle = node.process.resident_bytes()
         chain = {
@@ -78,27 +85,3 @@ def _wait_and_drain() -> _Waited:
         )
         node.process.stop()
     return _Waited(waiting / _BUNDLES, float(drained["bundles_per_s"]))
-
-
-def _config(bed: Loopback) -> dict[str, Any]:
-    """Return the configuration of a relay from generator to sink, with room for all bundles."""
-    return {
-        "node": {
-            "number": _NODE,
-            "role": "relay",
-            "state_dir": bed.dir / "state-waiting",
-            "drain_s": 1,
-        },
-        "tls": {"plain": True},
-        "custody": {"durability": "disk", "quota_bytes": 8 << 30, "quota_bundles": 4 * _BUNDLES},
-        "listener": [{"name": "in", "listen": f"{addresses.HUB_SAT}:{_PORT}"}],
-        "terminal": [{"node": _GENERATOR, "rtt_ms": 1}],
-        "path": [
-            {
-                "name": "next",
-                "neighbour": _SINK,
-                "remote": f"{addresses.HUB_SAT}:{_SINK_PORT}",
-                "rtt_ms": 1,
-            }
-        ],
-    }
