@@ -197,7 +197,7 @@ def _parse() -> argparse.Namespace:
     )
     compare = commands.add_parser(
         "compare",
-        help="compare the way of the data with that of another commit; an hour and a half",
+        help="compare the way of the data with that of another commit; two hours",
     )
     compare.add_argument("revision", metavar="REV", help="the other commit, as git names it")
     compare.add_argument(
