@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -226,6 +226,70 @@ def test_a_commits_programs_are_built_once_and_kept(
     assert (second / "underpass").read_text() == "5"
     assert comparison.programs_of("a" * 40) == first
     assert len(done) == 5
+
+
+class Ended:
+    """An experiment's process that has ended."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def wait(self) -> int:
+        return self.status
+
+    def poll(self) -> int:
+        return self.status
+
+
+@pytest.fixture
+def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have programs of two commits; return the folder of results."""
+
+    def programs_of(commit: str) -> Path:
+        kept = tmp_path / "programs" / commit
+        kept.mkdir(parents=True)
+        for name in ("underpass", "satlink"):
+            (kept / name).write_text(f"{name} of {commit}")
+        return kept
+
+    monkeypatch.setattr(comparison, "programs_of", programs_of)
+    monkeypatch.setattr(comparison, "clean_commit", lambda: "2222222")
+    monkeypatch.setattr(comparison, "git", lambda *_: "1111111")
+    return tmp_path / "compare"
+
+
+def test_each_side_has_its_own_programs_and_both_the_same_emulator(
+    commits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[tuple[str, str]] = []
+
+    def started(experiment: str, options: Sequence[str], log: Path, programs: Path) -> Ended:
+        told = dict(zip(options[::2], options[1::2], strict=True))
+        measured.append(((programs / "underpass").read_text(), (programs / "satlink").read_text()))
+        made = record("echo.v", "underpass", [10.0])
+        Result(experiment, [made], campaign=told["--campaign"]).save(Path(told["--into"]))
+        log.write_text("")
+        return Ended(0)
+
+    monkeypatch.setattr(comparison, "started", started)
+    assert comparison.compare("HEAD^", ["echo"], 2, seed=1, idle_s=0.0, results=commits)
+    base, head = "underpass of 1111111", "underpass of 2222222"
+    assert [underpass for underpass, _ in measured] == [base, head, head, base]
+    assert {satlink for _, satlink in measured} == {"satlink of 2222222"}
+    (path,) = commits.glob("*/comparison.json")
+    written = json.loads(path.read_text())
+    assert written["commits"] == {"base": "1111111", "head": "2222222"}
+    of_base, of_head = written["programs"]["base"], written["programs"]["head"]
+    assert of_base["satlink"] == of_head["satlink"]
+    assert of_base["underpass"] != of_head["underpass"]
+
+
+def test_a_run_that_fails_ends_the_comparison(
+    commits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "started", lambda *_: Ended(1))
+    with pytest.raises(CampaignError, match=r"programs of base: see .*01-base-echo\.log"):
+        comparison.compare("HEAD^", ["echo"], 2, seed=1, idle_s=0.0, results=commits)
 
 
 def test_a_commit_that_is_not_there_is_refused(
