@@ -23,6 +23,8 @@ const UNMOVED_BESIDE: u32 = 3;
 /// After a fall by more than this part on a short way, a probe looks at once for the capacity of
 /// before: pages of others take as much and are soon over.
 const FALLEN: f64 = 0.25;
+/// While a queue drains, arrivals raise the estimate if they exceed it this many times.
+const RAISED_BY: f64 = 1.5;
 /// The part of the learned loss that is kept each time the estimate was too high.
 const LOSS_KEPT: f64 = 0.9;
 
@@ -104,6 +106,10 @@ impl Estimator {
             if !asked_less || !self.follows(now, view, drain) {
                 self.estimate(view.carried, Reason::Limit);
             }
+        } else if view.told.is_none() && view.steady && view.carried > RAISED_BY * before {
+            // The queue drains faster than the link was thought to carry, as it does once capacity
+            // has been granted on demand.
+            self.estimate(view.carried, Reason::Limit);
         } else if queued && view.backlogged && too_high && !self.echoes(now, view, drain) {
             self.lower(now, view, view.carried);
             return;

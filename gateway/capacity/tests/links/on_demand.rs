@@ -7,6 +7,7 @@ const RTT_S: f64 = 0.56;
 /// Bits of IP packets of an upload of 10 MB.
 const UPLOAD_BITS: f64 = 80e6 * 1500.0 / 1448.0;
 const BEGINS_S: f64 = 1.0;
+const SECOND_S: f64 = 30.0;
 
 /// A link with this rate, bit/s, and round trip, s, of which nothing is known.
 fn on_demand(rate: f64, rtt_s: f64) -> Link {
@@ -132,5 +133,43 @@ fn an_upload_on_demand_between_nodes_has_what_the_link_carries() {
         }
     }
     println!("first uploads between nodes in the mean {:.3}", sum / count);
+    assert!(sum / count > 0.86);
+}
+
+/// A second start knows the rate, but not the wait for access, and little is sent at first. Capacity
+/// for the upload is granted a round trip after it begins, and until then only the part arrives that
+/// needs no request.
+#[test]
+fn an_upload_on_demand_at_a_second_start_has_what_the_link_carries() {
+    let (mut count, mut sum) = (0.0, 0.0);
+    for (rtt_s, rate) in [
+        (0.3, 1e6),
+        (0.3, 5e6),
+        (RTT_S, 2e6),
+        (RTT_S, 5e6),
+        (0.65, 2e6),
+    ] {
+        for (part, as_in_a_node) in [(0.6, true), (0.95, false), (0.95, true), (1.1, true)] {
+            let mut link = Link {
+                as_in_a_node,
+                ..on_demand(rate, rtt_s)
+            };
+            link.offered = Box::new(move |t| match t {
+                t if t < BEGINS_S => 0.0,
+                t if t < SECOND_S => 0.01 * rate,
+                _ => 1e9,
+            });
+            let course = run(&link, &hinted(part * rate), SECOND_S + 90.0, EACH_MS);
+            let took_s = takes(&course, SECOND_S, UPLOAD_BITS * rate / 2e6);
+            let used = UPLOAD_BITS / 2e6 / took_s;
+            let name = format!("hint {part} of {rate}, {rtt_s} s, {as_in_a_node}, {used:.3}");
+            show(&name, &course, SECOND_S + 15.0, SECOND_S + 90.0);
+            assert!(used > 0.7);
+            assert!(course.used(SECOND_S + 15.0, SECOND_S + 90.0) > 0.8);
+            count += 1.0;
+            sum += used;
+        }
+    }
+    println!("second starts in the mean {:.3}", sum / count);
     assert!(sum / count > 0.86);
 }
