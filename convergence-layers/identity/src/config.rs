@@ -32,12 +32,12 @@ pub enum TlsConfigError {
     Credentials(#[from] rustls::Error),
 }
 
-/// TLS of a side that dials. The source is asked for each connection, so that renewed certificates
+/// TLS of one side. The source is asked for each connection, so that renewed certificates
 /// are used without a restart.
 #[derive(Clone)]
-pub struct ClientTls {
+pub struct Tls<C> {
     /// Gives the configuration at present.
-    pub source: Arc<dyn Fn() -> Arc<ClientConfig> + Send + Sync>,
+    pub source: Arc<dyn Fn() -> Arc<C> + Send + Sync>,
     /// Whether node ids in URIs count.
     pub uris: UriNodeIds,
     /// Asked once more when the session is registered, so that a revocation
@@ -45,27 +45,26 @@ pub struct ClientTls {
     pub is_revoked: IsRevoked,
 }
 
-/// TLS of a side that listens; as [`ClientTls`].
-#[derive(Clone)]
-pub struct ServerTls {
-    /// Gives the configuration at present.
-    pub source: Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>,
-    /// Whether node ids in URIs count.
-    pub uris: UriNodeIds,
-    /// Asked once more when the session is registered, so that a revocation
-    /// during the handshake is not missed.
-    pub is_revoked: IsRevoked,
-}
+/// TLS of a side that dials.
+pub type ClientTls = Tls<ClientConfig>;
+/// TLS of a side that listens.
+pub type ServerTls = Tls<ServerConfig>;
 
-impl fmt::Debug for ClientTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientTls").finish_non_exhaustive()
+impl<C: Send + Sync + 'static> Tls<C> {
+    /// With a configuration that stays as it is.
+    pub fn fixed(config: C, uris: UriNodeIds, is_revoked: IsRevoked) -> Self {
+        let config = Arc::new(config);
+        Self {
+            source: Arc::new(move || config.clone()),
+            uris,
+            is_revoked,
+        }
     }
 }
 
-impl fmt::Debug for ServerTls {
+impl<C> fmt::Debug for Tls<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerTls").finish_non_exhaustive()
+        f.debug_struct("Tls").finish_non_exhaustive()
     }
 }
 

@@ -13,7 +13,7 @@ mod verifier;
 
 pub use certificate::{IdentityError, NODE_ID_OID, PeerIdentity, UriNodeIds, peer_identity};
 pub use config::{
-    ClientTls, NodeCredentials, ServerTls, TlsConfigError, client_config, server_config,
+    ClientTls, NodeCredentials, ServerTls, Tls, TlsConfigError, client_config, server_config,
 };
 pub use registry::{Certificate, End, Ending, Registry};
 pub use sources::{SourcePlace, Sources};

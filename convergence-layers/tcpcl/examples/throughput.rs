@@ -112,26 +112,16 @@ impl Certificate {
 
     fn client(&self) -> ClientTls {
         let (verifier, credentials) = self.parts();
-        let config = Arc::new(
-            client_config(verifier, credentials, Arc::new(DefaultTimeProvider)).expect("usable"),
-        );
-        ClientTls {
-            source: Arc::new(move || config.clone()),
-            uris: UriNodeIds::Accepted,
-            is_revoked: self.is_revoked.clone(),
-        }
+        let config = client_config(verifier, credentials, Arc::new(DefaultTimeProvider));
+        let config = config.expect("usable");
+        ClientTls::fixed(config, UriNodeIds::Accepted, self.is_revoked.clone())
     }
 
     fn server(&self) -> ServerTls {
         let (verifier, credentials) = self.parts();
-        let config = Arc::new(
-            server_config(verifier, credentials, Arc::new(DefaultTimeProvider)).expect("usable"),
-        );
-        ServerTls {
-            source: Arc::new(move || config.clone()),
-            uris: UriNodeIds::Accepted,
-            is_revoked: self.is_revoked.clone(),
-        }
+        let config = server_config(verifier, credentials, Arc::new(DefaultTimeProvider));
+        let config = config.expect("usable");
+        ServerTls::fixed(config, UriNodeIds::Accepted, self.is_revoked.clone())
     }
 }
 

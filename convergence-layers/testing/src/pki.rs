@@ -69,23 +69,15 @@ impl Ca {
     pub fn client(&self, node: &Node, is_revoked: IsRevoked) -> ClientTls {
         let time = Arc::new(DefaultTimeProvider);
         let config = client_config(self.verifier(&is_revoked), node.credentials(), time);
-        let config = Arc::new(config.expect("a usable certificate"));
-        ClientTls {
-            source: Arc::new(move || config.clone()),
-            uris: UriNodeIds::Ignored,
-            is_revoked,
-        }
+        let config = config.expect("a usable certificate");
+        ClientTls::fixed(config, UriNodeIds::Ignored, is_revoked)
     }
 
     pub fn server(&self, node: &Node, is_revoked: IsRevoked) -> ServerTls {
         let time = Arc::new(DefaultTimeProvider);
         let config = server_config(self.verifier(&is_revoked), node.credentials(), time);
-        let config = Arc::new(config.expect("a usable certificate"));
-        ServerTls {
-            source: Arc::new(move || config.clone()),
-            uris: UriNodeIds::Ignored,
-            is_revoked,
-        }
+        let config = config.expect("a usable certificate");
+        ServerTls::fixed(config, UriNodeIds::Ignored, is_revoked)
     }
 
     fn verifier(&self, is_revoked: &IsRevoked) -> Arc<PathVerifier> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
 use underpass_identity::{
-    ClientTls, IsRevoked, NodeCredentials, PathVerifier, Registry, ServerTls, TlsConfigError,
+    ClientTls, IsRevoked, NodeCredentials, PathVerifier, Registry, ServerTls, Tls, TlsConfigError,
     UriNodeIds, VerifierError, client_config, peer_identity, server_config,
 };
 use underpass_pki::{Credentials, PkiError};
@@ -127,25 +127,21 @@ impl Security {
 
     /// For the side that dials.
     pub fn client(&self) -> Option<ClientTls> {
-        let Security::Tls(identity) = self else {
-            return None;
-        };
-        let source = identity.clone();
-        Some(ClientTls {
-            source: Arc::new(move || source.loaded().client.clone()),
-            uris: identity.uris,
-            is_revoked: identity.clone().revocation(),
-        })
+        self.side(|loaded| &loaded.client)
     }
 
     /// For the side that listens.
     pub fn server(&self) -> Option<ServerTls> {
+        self.side(|loaded| &loaded.server)
+    }
+
+    fn side<C: 'static>(&self, config: fn(&Loaded) -> &Arc<C>) -> Option<Tls<C>> {
         let Security::Tls(identity) = self else {
             return None;
         };
         let source = identity.clone();
-        Some(ServerTls {
-            source: Arc::new(move || source.loaded().server.clone()),
+        Some(Tls {
+            source: Arc::new(move || config(&source.loaded()).clone()),
             uris: identity.uris,
             is_revoked: identity.clone().revocation(),
         })

@@ -34,16 +34,9 @@ pub fn client(pki: &Path, node: u64) -> Result<ClientTls, IdentityError> {
         chain: credentials.chain,
         key: credentials.key,
     };
-    let config = Arc::new(client_config(
-        Arc::new(verifier),
-        own,
-        Arc::new(DefaultTimeProvider),
-    )?);
-    Ok(ClientTls {
-        source: Arc::new(move || config.clone()),
-        uris: UriNodeIds::Ignored,
-        is_revoked: Arc::new(|_: &[u8]| false),
-    })
+    let config = client_config(Arc::new(verifier), own, Arc::new(DefaultTimeProvider))?;
+    let revoked = Arc::new(|_: &[u8]| false);
+    Ok(ClientTls::fixed(config, UriNodeIds::Ignored, revoked))
 }
 
 /// Makes an authority in `pki` and issues certificates for `nodes`.
