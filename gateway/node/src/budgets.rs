@@ -4,7 +4,6 @@
 //! likely to spend. So a killed process may lose some of its budget, but never gains any.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -130,24 +129,18 @@ fn to_keep(written: Option<Spent>, spent: Spent, step: u64) -> Spent {
 }
 
 fn read(file: &Path) -> Budgets {
-    let unusable = |error: &dyn std::fmt::Display| {
+    let read = state_files::read(file, MOST_BYTES).unwrap_or_else(|error| {
         let path = file.display();
         tracing::error!(%path, %error, "what was spent of budgets is not known: counted from 0");
-        Budgets::new()
-    };
-    match fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Budgets::new(),
-        Ok(found) if found.len() > MOST_BYTES => return unusable(&"the file is too large"),
-        _ => {}
-    }
-    match fs::read(file) {
-        Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| unusable(&error)),
-        Err(error) => unusable(&error),
-    }
+        None
+    });
+    read.unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn spent(spent_bytes: u64) -> Spent {

@@ -6,7 +6,6 @@
 //! configured again.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -358,28 +357,18 @@ fn write(file: &Path, holds: &Holds) -> io::Result<()> {
 }
 
 fn read(file: &Path) -> Holds {
-    let unusable = |error: &dyn std::fmt::Display| {
+    let read = state_files::read::<Written>(file, MOST_BYTES as u64).unwrap_or_else(|error| {
         let path = file.display();
         tracing::error!(%path, %error, "what operators have set is not known: nothing is held");
-        Holds::default()
-    };
-    match fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Holds::default(),
-        Ok(found) if found.len() > MOST_BYTES as u64 => return unusable(&"the file is too large"),
-        _ => {}
-    }
-    let text = match fs::read(file) {
-        Ok(text) => text,
-        Err(error) => return unusable(&error),
-    };
-    match serde_json::from_slice::<Written>(&text) {
-        Ok(written) => written.into(),
-        Err(error) => unusable(&error),
-    }
+        None
+    });
+    read.map(Holds::from).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn blocked(path: &str) -> Held {

@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{Mode, umask};
+use serde::de::DeserializeOwned;
 
 use crate::config::{Config, Durability};
 
@@ -29,6 +30,21 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// What a file says in JSON; `None` without the file.
+///
+/// # Errors
+/// When it cannot be read, is not such a document, or has more than `most_bytes`.
+pub fn read<T: DeserializeOwned>(path: &Path, most_bytes: u64) -> io::Result<Option<T>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Ok(found) if found.len() > most_bytes => {
+            return Err(io::Error::other("the file is too large"));
+        }
+        _ => {}
+    }
+    Ok(Some(serde_json::from_slice(&fs::read(path)?)?))
 }
 
 /// Makes the process create files for its owner only, creates its folders, and removes the rights

@@ -3,7 +3,6 @@
 //! outcome.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
@@ -335,25 +334,13 @@ pub(crate) fn takes_part(config: &Config) -> bool {
 }
 
 fn read(file: &Path) -> BTreeMap<u64, Passed> {
-    let unusable = |error: &dyn std::fmt::Display| {
+    let read = state_files::read::<Written>(file, MOST_FILE_BYTES).unwrap_or_else(|error| {
         let file = file.display();
         tracing::error!(%file, %error, "settings of terminals are not passed on any more");
-        BTreeMap::new()
-    };
-    match fs::metadata(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return BTreeMap::new(),
-        Ok(found) if found.len() > MOST_FILE_BYTES => return unusable(&"the file is too large"),
-        _ => {}
-    }
-    let text = match fs::read(file) {
-        Ok(text) => text,
-        Err(error) => return unusable(&error),
-    };
-    let written: Written = match serde_json::from_slice(&text) {
-        Ok(written) => written,
-        Err(error) => return unusable(&error),
-    };
-    let passed = written.settings.into_iter().map(|settings| {
+        None
+    });
+    let settings = read.into_iter().flat_map(|written| written.settings);
+    let passed = settings.map(|settings| {
         let passed = Passed {
             settings: Arc::new(settings),
             due: true,

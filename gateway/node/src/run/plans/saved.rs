@@ -17,6 +17,7 @@ use underpass_plans::{MAX_MESSAGE_BYTES, Plan};
 
 use super::Plans;
 use crate::clock::{self, ControlClock};
+use crate::state_files;
 
 /// The version of the file's format.
 const VERSION: u64 = 1;
@@ -186,17 +187,11 @@ impl PlanFile {
 }
 
 fn read(file: &Path) -> io::Result<Option<PlanFile>> {
-    match std::fs::metadata(file) {
-        Ok(found) if found.len() > MAX_FILE_BYTES => {
-            return Err(io::Error::other("it is too large"));
+    match state_files::read(file, MAX_FILE_BYTES)? {
+        Some(PlanFile { version, .. }) if version != VERSION => {
+            Err(io::Error::other(format!("it is of version {version}")))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        _ => {}
-    }
-    let content: PlanFile = serde_json::from_slice(&std::fs::read(file)?)?;
-    match content.version {
-        VERSION => Ok(Some(content)),
-        version => Err(io::Error::other(format!("it is of version {version}"))),
+        content => Ok(content),
     }
 }
 
