@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use underpass_bundle::{AgentState, BundleId, NeighbourId, Sharding, Store};
+use underpass_bundle::{AgentState, BundleId, NeighbourId, Store};
 use underpass_cla::SessionId;
 use underpass_handover::{HandoverError, ensure};
 use underpass_streams::{Config, Epoch, Peer, PeerState, Side, StreamId};
@@ -230,21 +230,15 @@ impl Engine {
         state: NodeState,
     ) -> Result<Vec<Engine>, TakeOverError> {
         ensure(state.node == config.node, "it is another node's")?;
-        let count = state.shards.len();
-        ensure(stores.len() == count, "there are more or fewer shards")?;
+        let is_like = stores.len() == state.shards.len();
+        ensure(is_like, "there are more or fewer shards")?;
         let mut config = config.clone();
         config.incarnation = state.incarnation;
         if let Some(shard) = state.shards.first() {
             config.agent.run_nonce = shard.agent.run_nonce();
         }
-        let node = NodeParts::new(&config, count)?;
         // All engines are made before any is used.
-        let stores = stores.into_iter().enumerate();
-        let engines = stores.map(|(own, store)| {
-            let sharding = Sharding { own, count };
-            node.engine(now, &config, store, sharding)
-        });
-        let mut engines = engines.collect::<Result<Vec<Engine>, EngineError>>()?;
+        let mut engines = NodeParts::engines(now, &config, stores)?;
         for (engine, state) in engines.iter_mut().zip(state.shards) {
             engine.take_state_over(now, state)?;
         }

@@ -33,6 +33,22 @@ pub(crate) struct NodeParts {
 }
 
 impl NodeParts {
+    /// The engines of a node, one for each store, which have taken over no custody yet.
+    pub fn engines(
+        now: Instant,
+        config: &EngineConfig,
+        stores: Vec<Box<dyn Store>>,
+    ) -> Result<Vec<Engine>, EngineError> {
+        let count = stores.len();
+        let node = NodeParts::new(config, count)?;
+        let stores = stores.into_iter().enumerate();
+        let engines = stores.map(|(own, store)| {
+            let sharding = Sharding { own, count };
+            node.engine(now, config, store, sharding)
+        });
+        engines.collect()
+    }
+
     pub fn new(config: &EngineConfig, shards: usize) -> Result<NodeParts, EngineError> {
         let mut agent = config.agent.clone();
         agent.routes = config.bundle_routes();
@@ -75,14 +91,7 @@ impl Engine {
         config: &EngineConfig,
         stores: Vec<Box<dyn Store>>,
     ) -> Result<Vec<Engine>, EngineError> {
-        let count = stores.len();
-        let node = NodeParts::new(config, count)?;
-        let stores = stores.into_iter().enumerate();
-        let engines = stores.map(|(own, store)| {
-            let sharding = Sharding { own, count };
-            node.engine(now, config, store, sharding)
-        });
-        let mut engines = engines.collect::<Result<Vec<Engine>, EngineError>>()?;
+        let mut engines = NodeParts::engines(now, config, stores)?;
         // Bundles that one engine restores may have to be passed to another.
         for engine in &mut engines {
             engine.restore(now);
