@@ -18,16 +18,15 @@ import pytest
 from underpass_control.toml_text import toml_text
 
 from tests.e2e.conftest import NEAR, StartPair, whole
-from tests.testbed import addresses
+from tests.testbed import addresses, bare_paths
+from tests.testbed.bare_paths import BareLayer
 from tests.testbed.client.transfer import download, upload
-from tests.testbed.node import HUB_NODE, Node, Options, Pair, terminal_node
+from tests.testbed.node import Node, Options, Pair
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
 
-_PORT = 4_700
 _SIZE = 1_000_000
-_RATE = NEAR.forward.rate_bps
 _IP_AND_UDP_BYTES = 20 + 8
 
 
@@ -38,32 +37,13 @@ def _key(folder: Path, name: str) -> str:
     return name
 
 
-def _path(neighbour: int, remote: str, listen: str, layer: str) -> dict[str, object]:
-    return {
-        "name": "satellite",
-        "neighbour": neighbour,
-        "remote": f"{remote}:{_PORT}",
-        "listen": f"{listen}:{_PORT}",
-        "convergence_layer": layer,
-        "send_rate_bps": _RATE,
-        "receive_rate_bps": _RATE,
-        "rtt_ms": round(NEAR.rtt_ms),
-    }
-
-
-def _options(layer: str, folder: Path, **rule: object) -> Options:
+def _options(layer: BareLayer, folder: Path, **rule: object) -> Options:
     """Return options by which nodes know each other by address and authenticate all bundles."""
-    terminal, hub = addresses.terminal_sat(0), addresses.HUB_SAT
     bpsec = {"keys_dir": str(folder), "rule": [rule]}
     return Options(
         tls=False,
-        terminal={"path": [_path(HUB_NODE, hub, terminal, layer)], "bpsec": bpsec},
-        hub={
-            "listener": [],
-            "terminal": [],
-            "path": [_path(terminal_node(0), terminal, hub, layer)],
-            "bpsec": bpsec,
-        },
+        terminal={**bare_paths.terminal(layer, NEAR), "bpsec": bpsec},
+        hub={**bare_paths.hub(layer, NEAR), "bpsec": bpsec},
     )
 
 
@@ -90,7 +70,7 @@ def _overheard(pair: Pair[Testbed]) -> Iterator[list[bytes]]:
                 break
             (port,) = struct.unpack_from("!H", packet, 22)
             bundle = packet[_IP_AND_UDP_BYTES:]
-            if port == _PORT and bundle[:1] == b"\x9f":
+            if port == bare_paths.PORT and bundle[:1] == b"\x9f":
                 heard.append(bundle)
 
 
@@ -105,7 +85,7 @@ def _spoof(pair: Pair[Testbed], bundles: list[bytes]) -> None:
     """Send datagrams to the hub from the terminal's host."""
     with pair.terminal.namespace.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         for bundle in bundles:
-            datagrams.sendto(bundle, (addresses.HUB_SAT, _PORT))
+            datagrams.sendto(bundle, (addresses.HUB_SAT, bare_paths.PORT))
 
 
 def test_a_host_at_the_neighbours_address_gets_nothing_past_the_keys(
@@ -162,7 +142,7 @@ def test_a_node_without_the_key_is_nobody(start_pair: StartPair, tmp_path: Path)
 
 @pytest.mark.parametrize("layer", ["stcp", "ltp"])
 def test_streams_are_authenticated_and_encrypted_while_keys_are_replaced(
-    start_pair: StartPair, tmp_path: Path, layer: str
+    start_pair: StartPair, tmp_path: Path, layer: BareLayer
 ) -> None:
     names = ["old", "new", "old-secret", "new-secret"]
     old, new, old_secret, new_secret = (_key(tmp_path, name) for name in names)

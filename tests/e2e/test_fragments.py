@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import NEAR
-from tests.testbed import addresses
+from tests.testbed import bare_paths
 from tests.testbed.applications import applications, bp
-from tests.testbed.node import HUB_NODE, Options, Pair, terminal_node
+from tests.testbed.node import HUB_NODE, Options, Pair
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
 
-_PORT = 4_700
-_RATE = NEAR.forward.rate_bps
 _MOST = 16 << 20
 
 
@@ -36,26 +35,11 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair[Testbed]]:
     """
     layer, most = request.param
     with Testbed(NEAR) as testbed:
-        terminal = addresses.terminal_sat(0)
-
-        def node(name: str, neighbour: int, remote: str, listen: str) -> dict[str, object]:
-            path = {
-                "name": "satellite",
-                "neighbour": neighbour,
-                "remote": f"{remote}:{_PORT}",
-                "listen": f"{listen}:{_PORT}",
-                "convergence_layer": layer,
-                "send_rate_bps": _RATE,
-                "receive_rate_bps": _RATE,
-                "rtt_ms": round(NEAR.rtt_ms),
-            }
-            return {"path": [path], **applications(testbed.dir, name, max_payload_bytes=most)}
-
-        hub = node("hub", terminal_node(0), terminal, addresses.HUB_SAT)
+        served = partial(applications, testbed.dir, max_payload_bytes=most)
         options = Options(
             tls=False,
-            terminal=node(testbed.terminal.name, HUB_NODE, addresses.HUB_SAT, terminal),
-            hub={**hub, "listener": [], "terminal": []},
+            terminal={**bare_paths.terminal(layer, NEAR), **served(testbed.terminal.name)},
+            hub={**bare_paths.hub(layer, NEAR), **served("hub")},
         )
         yield Pair(testbed, options)
 
