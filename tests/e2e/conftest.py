@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,6 +18,9 @@ from tests.testbed.topology import Testbed
 
 # A short round trip for quick tests, but long enough that an unneeded one shows.
 NEAR = symmetric("near", Link(rate_bps=50_000_000, delay_ms=50.0, queue_ms=500.0))
+# Two paths beside each other.
+SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
+TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
 
 StartPair = Callable[..., Pair[Testbed]]
 
@@ -27,6 +30,14 @@ def whole(done: Transfer) -> float:
     assert done.error is None
     assert done.last_byte_s is not None
     return done.last_byte_s
+
+
+def classes_with(policies: Mapping[str, Mapping[str, object]]) -> list[dict[str, object]]:
+    """Return the default classes; `policies` are further keys of some, by their names."""
+    return [
+        {"name": name, "priority": priority, **policies.get(name, {})}
+        for name, priority in (("signalling", 0), ("interactive", 1), ("normal", 2), ("bulk", 2))
+    ]
 
 
 @contextmanager

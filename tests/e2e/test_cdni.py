@@ -13,17 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import StartPair
+from tests.e2e.conftest import SATELLITE, TERRESTRIAL, StartPair, classes_with
 from tests.testbed import addresses
 from tests.testbed.node import HTTP_PORT, Node, Options, Pair, PathName
 from tests.testbed.process import Process
-from tests.testbed.profile import Link, symmetric
 from tests.testbed.topology import Testbed, listens
 
 pytestmark = pytest.mark.node
 
-_TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
-_SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _PATHS: tuple[PathName, ...] = ("satellite", "terrestrial")
 # A large object is complete first by the satellite; others begin on the terrestrial path.
 _LARGE = 2_000_000
@@ -32,13 +29,10 @@ _PORT, _OTHER_PORT = 8470, 8471
 
 def _start(start_pair: StartPair, *, asks: bool = True) -> Pair[Testbed]:
     """Start a pair with both paths, whose hub asks a source at the origin's address."""
-    classes = [
-        {"name": name, "priority": priority, **({"policy": "minfct"} if name == "normal" else {})}
-        for name, priority in (("signalling", 0), ("interactive", 1), ("normal", 2), ("bulk", 2))
-    ]
+    classes = classes_with({"normal": {"policy": "minfct"}})
     cdni = {"cdni": {"url": f"http://{addresses.ORIGIN}:{_PORT}/index"}} if asks else {}
     options = Options(paths=_PATHS, terminal={"class": classes}, hub={"class": classes, **cdni})
-    pair = start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    pair = start_pair(SATELLITE, options, terrestrial=TERRESTRIAL)
     pair.hub.process.wait_until(partial(_carries_everywhere, pair.hub))
     return pair
 

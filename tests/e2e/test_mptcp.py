@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import StartPair, amid, whole
+from tests.e2e.conftest import SATELLITE, TERRESTRIAL, StartPair, amid, whole
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.namespace import Namespace
 from tests.testbed.node import TCPCL_PORT, Node, Options, Pair, terminal_node
-from tests.testbed.profile import Link, symmetric
 from tests.testbed.programs import built
 from tests.testbed.topology import Testbed
 
@@ -28,8 +27,6 @@ pytestmark = [
     ),
 ]
 
-_TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
-_SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _RATES = {"send_rate_bps": 30_000_000, "receive_rate_bps": 30_000_000, "rtt_ms": 200}
 _SIZE = 10_000_000
 # Each class has two sessions, and each of these a subflow by each hop.
@@ -61,7 +58,7 @@ def _options(*, hub_has_it: bool = True, terminal_has_it: bool = True, **others:
 
 
 def _start(start_pair: StartPair, options: Options | None = None) -> Pair[Testbed]:
-    return start_pair(_SATELLITE, options or _options(), terrestrial=_TERRESTRIAL)
+    return start_pair(SATELLITE, options or _options(), terrestrial=TERRESTRIAL)
 
 
 def _mptcp(node: Node) -> dict[str, int] | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import StartPair
+from tests.e2e.conftest import SATELLITE, StartPair, classes_with
 from tests.testbed import addresses
 from tests.testbed.client.transfer import download, upload
 from tests.testbed.node import ApiError, Node, Options, Pair
@@ -21,7 +21,6 @@ from tests.testbed.topology import Testbed
 pytestmark = pytest.mark.node
 
 _TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=4_000_000, delay_ms=10.0, queue_ms=200.0))
-_SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _TIMES = {
     "within_s": 2.0,
     "others_down_s": 0.2,
@@ -38,10 +37,7 @@ def _start(
     policies: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Pair[Testbed]:
     """Start a pair whose satellite path is on demand; `policies` are of classes at both ends."""
-    classes = [
-        {"name": name, "priority": priority, **(policies or {}).get(name, {})}
-        for name, priority in (("signalling", 0), ("interactive", 1), ("normal", 2), ("bulk", 2))
-    ]
+    classes = classes_with(policies or {})
     at_hub = [{**each, "paths": ["beam"] if "paths" in each else None} for each in classes]
     options = Options(
         paths=("satellite", "terrestrial"),
@@ -49,7 +45,7 @@ def _start(
         terminal={"class": classes},
         hub={"class": at_hub},
     )
-    return start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    return start_pair(SATELLITE, options, terrestrial=_TERRESTRIAL)
 
 
 def _state(node: Node, path: str = "satellite") -> dict[str, Any]:

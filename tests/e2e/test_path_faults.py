@@ -9,17 +9,14 @@ from typing import Literal
 
 import pytest
 
-from tests.e2e.conftest import StartPair, amid, whole
+from tests.e2e.conftest import SATELLITE, TERRESTRIAL, StartPair, amid, whole
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.node import Node, Options, Pair
-from tests.testbed.profile import Link, symmetric
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
 
-_TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
-_SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _SIZE = 10_000_000
 # On the satellite alone, the transfer takes 4 s.
 _PATIENCE_S = 60.0
@@ -36,7 +33,7 @@ _TRANSFERS = pytest.mark.parametrize("transfer", [download, upload])
 
 def _both_paths(start_pair: StartPair, layer: Layer) -> Pair[Testbed]:
     options = Options(paths=("satellite", "terrestrial"), convergence_layer=layer)
-    return start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    return start_pair(SATELLITE, options, terrestrial=TERRESTRIAL)
 
 
 def _through(
@@ -141,7 +138,7 @@ def test_a_device_on_the_way_that_forgets_all_connections_breaks_no_stream(
     start_pair: StartPair, transfer: Callable[..., Transfer]
 ) -> None:
     """As an address translator does after a restart; beacons come through."""
-    pair = start_pair(_SATELLITE, Options(convergence_layer="tcpcl"))
+    pair = start_pair(SATELLITE, Options(convergence_layer="tcpcl"))
     done = _through(pair, transfer, lambda: _forget_connections(pair))
     assert done.last_byte_s is not None
     assert done.last_byte_s < _FOUND_DEAD_S
@@ -160,7 +157,7 @@ def _move(pair: Pair[Testbed]) -> None:
 def test_a_terminal_that_moves_its_address_keeps_its_streams(
     start_pair: StartPair, layer: Layer, transfer: Callable[..., Transfer]
 ) -> None:
-    pair = start_pair(_SATELLITE, Options(convergence_layer=layer))
+    pair = start_pair(SATELLITE, Options(convergence_layer=layer))
     _through(pair, transfer, lambda: _move(pair))
     if layer == "tcpcl":
         # QUIC moves the same session, and its status has the address at which that began.

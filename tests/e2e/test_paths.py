@@ -12,19 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import StartPair, amid, whole
+from tests.e2e.conftest import SATELLITE, TERRESTRIAL, StartPair, amid, classes_with, whole
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
 from tests.testbed.node import ApiError, Node, Options, Pair, PathName
-from tests.testbed.profile import Link, symmetric
 from tests.testbed.programs import built
 from tests.testbed.satlink import Satlink
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
 
-_TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
-_SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _SIZE = 10_000_000
 # Alone, the one flow is complete first by the terrestrial path, the other by the satellite.
 _SMALL, _LARGE = 20_000, 2_000_000
@@ -40,10 +37,7 @@ def _start(
 
     `meters` are those of the paths whose bytes are paid for.
     """
-    classes = [
-        {"name": name, "priority": priority, **(policies or {}).get(name, {})}
-        for name, priority in (("signalling", 0), ("interactive", 1), ("normal", 2), ("bulk", 2))
-    ]
+    classes = classes_with(policies or {})
     at_hub = [{**each, "paths": _at_hub(each.get("paths"))} for each in classes]
     options = Options(
         paths=("satellite", "terrestrial"),
@@ -51,7 +45,7 @@ def _start(
         terminal={"class": classes},
         hub={"class": at_hub},
     )
-    return start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    return start_pair(SATELLITE, options, terrestrial=TERRESTRIAL)
 
 
 def _at_hub(paths: object) -> list[object] | None:
@@ -326,7 +320,7 @@ def test_each_answer_goes_by_the_path_that_completes_it_first(
 def test_a_rule_of_the_hub_gives_large_answers_another_class(start_pair: StartPair) -> None:
     rule = {"name": "large", "min_size_bytes": 1_000_000, "class": "bulk"}
     options = Options(paths=("satellite", "terrestrial"), hub={"edge": {"rule": [rule]}})
-    pair = start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    pair = start_pair(SATELLITE, options, terrestrial=TERRESTRIAL)
     for size in (_SMALL, _LARGE):
         assert download(pair.client, addresses.ORIGIN, size, route=pair.http_forward()).complete
     sent = [
@@ -375,7 +369,7 @@ def test_each_direction_goes_by_a_path_of_its_own(
         terminal_receives="satellite",
         hub_receives="terrestrial",
     )
-    pair = start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    pair = start_pair(SATELLITE, options, terrestrial=TERRESTRIAL)
     assert transfer(pair.client, addresses.ORIGIN, 2_000_000, route=pair.socks5()).complete
     ways = [
         (pair.terminal, "terrestrial", "satellite"),

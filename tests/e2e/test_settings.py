@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import StartPair
+from tests.e2e.conftest import SATELLITE, TERRESTRIAL, StartPair
 from tests.testbed import addresses
 from tests.testbed.client.transfer import download
 from tests.testbed.node import HUB_NODE, ApiError, Options, Pair, terminal_node
-from tests.testbed.profile import Link, symmetric
 from tests.testbed.topology import Testbed
 
 pytestmark = pytest.mark.node
 
-_TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=10_000_000, delay_ms=10.0, queue_ms=200.0))
-_SATELLITE = symmetric("satellite", Link(rate_bps=20_000_000, delay_ms=100.0, queue_ms=500.0))
 _NODE = terminal_node(0)
 
 
@@ -34,7 +31,7 @@ def _start(
     terminal = {"reports": {"to": HUB_NODE}, "provider": provider}
     hub = {"provider": {"may_set": at_hub or [], "trial_s": trial_s}}
     options = Options(paths=("satellite", "terrestrial"), terminal=terminal, hub=hub)
-    return start_pair(_SATELLITE, options, terrestrial=_TERRESTRIAL)
+    return start_pair(SATELLITE, options, terrestrial=TERRESTRIAL)
 
 
 def _set(pair: Pair[Testbed], body: Mapping[str, object], node: int = _NODE) -> int:

@@ -69,8 +69,6 @@ PROFILE_V = Profile(
     Link(rate_bps=40_000_000, delay_ms=280.0, queue_ms=1000.0),
     Link(rate_bps=2_000_000, delay_ms=280.0, queue_ms=1000.0),
 )
-# A mobile network beside the satellite.
-TERRESTRIAL = symmetric("terrestrial", Link(rate_bps=20_000_000, delay_ms=25.0, queue_ms=200.0))
 # The loopback experiments need a hop without any limits.
 PERFECT = symmetric("perfect", Link())
 # The beam of Oh, Kim and Kim's experiment, without loss.
