@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Due, Event, Span, Waiting};
+use crate::cancelling::Cancelling;
 use crate::segment::{Body, Segment};
 use crate::sending::{Sending, Written};
 
@@ -32,8 +33,8 @@ impl Span {
                     true
                 }
                 Waiting::Report { number, serial } => self.write_report(at, number, serial, out),
-                Waiting::CancelSent { number } => self.write_cancel_sent(at, number, out),
-                Waiting::CancelReceived { number } => self.write_cancel_received(at, number, out),
+                Waiting::CancelSent { number } => self.write_cancel(at, number, true, out),
+                Waiting::CancelReceived { number } => self.write_cancel(at, number, false, out),
             };
             if written {
                 return true;
@@ -68,43 +69,22 @@ impl Span {
         true
     }
 
-    fn write_cancel_sent(&mut self, at: Duration, number: u64, out: &mut Vec<u8>) -> bool {
-        let session = self.own(number);
-        let cancelling = self
-            .sending
-            .get(&number)
-            .and_then(|sending| sending.cancelling);
-        let Some(cancelling) = cancelling else {
+    /// Cancels a block that this side sends (`sent`) or receives.
+    fn write_cancel(&mut self, at: Duration, number: u64, sent: bool, out: &mut Vec<u8>) -> bool {
+        let Some(Cancelling { reason, tries, .. }) = self.cancelling(number, sent).copied() else {
             return false;
         };
-        let body = Body::CancelBySender(cancelling.reason);
-        Segment { session, body }.put(out);
-        let due = at + self.wait(cancelling.tries);
-        self.dues.insert((due, Due::CancelSent { number }));
-        if let Some(sending) = self.sending.get_mut(&number)
-            && let Some(cancelling) = &mut sending.cancelling
-        {
-            cancelling.due = Some(due);
-        }
-        true
-    }
-
-    fn write_cancel_received(&mut self, at: Duration, number: u64, out: &mut Vec<u8>) -> bool {
-        let session = self.theirs(number);
-        let cancelling = self
-            .receiving
-            .get(&number)
-            .and_then(|receiving| receiving.cancelling);
-        let Some(cancelling) = cancelling else {
-            return false;
+        let (session, body, again) = if sent {
+            let body = Body::CancelBySender(reason);
+            (self.own(number), body, Due::CancelSent { number })
+        } else {
+            let body = Body::CancelByReceiver(reason);
+            (self.theirs(number), body, Due::CancelReceived { number })
         };
-        let body = Body::CancelByReceiver(cancelling.reason);
         Segment { session, body }.put(out);
-        let due = at + self.wait(cancelling.tries);
-        self.dues.insert((due, Due::CancelReceived { number }));
-        if let Some(receiving) = self.receiving.get_mut(&number)
-            && let Some(cancelling) = &mut receiving.cancelling
-        {
+        let due = at + self.wait(tries);
+        self.dues.insert((due, again));
+        if let Some(cancelling) = self.cancelling(number, sent) {
             cancelling.due = Some(due);
         }
         true

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::{Due, Event, Span, Waiting};
+use crate::cancelling::Cancelling;
 use crate::segment::Reason;
 
 impl Span {
@@ -22,8 +23,8 @@ impl Span {
             match what {
                 Due::Checkpoint { number, serial } => self.checkpoint_is_due(number, serial),
                 Due::Report { number, serial } => self.report_is_due(number, serial),
-                Due::CancelSent { number } => self.cancel_sent_is_due(number),
-                Due::CancelReceived { number } => self.cancel_received_is_due(number),
+                Due::CancelSent { number } => self.cancel_is_due(number, true),
+                Due::CancelReceived { number } => self.cancel_is_due(number, false),
                 Due::Idle { number } => self.reception_is_idle(number),
                 Due::Stalled { number } => self.sending_is_stalled(number),
             }
@@ -86,33 +87,29 @@ impl Span {
         }
     }
 
-    fn cancel_sent_is_due(&mut self, number: u64) {
-        let Some(sending) = self.sending.get_mut(&number) else {
-            return;
-        };
-        let Some(cancelling) = &mut sending.cancelling else {
-            return;
-        };
-        cancelling.due = None;
-        cancelling.tries += 1;
-        if cancelling.tries > self.config.tries {
-            self.end_sending(number);
+    /// The cancelling of a block that this side sends (`sent`) or receives.
+    pub(super) fn cancelling(&mut self, number: u64, sent: bool) -> Option<&mut Cancelling> {
+        if sent {
+            self.sending.get_mut(&number)?.cancelling.as_mut()
         } else {
-            self.waiting.push_back(Waiting::CancelSent { number });
+            self.receiving.get_mut(&number)?.cancelling.as_mut()
         }
     }
 
-    fn cancel_received_is_due(&mut self, number: u64) {
-        let Some(receiving) = self.receiving.get_mut(&number) else {
-            return;
-        };
-        let Some(cancelling) = &mut receiving.cancelling else {
+    fn cancel_is_due(&mut self, number: u64, sent: bool) {
+        let most = self.config.tries;
+        let Some(cancelling) = self.cancelling(number, sent) else {
             return;
         };
         cancelling.due = None;
         cancelling.tries += 1;
-        if cancelling.tries > self.config.tries {
+        let is_over = cancelling.tries > most;
+        if is_over && sent {
+            self.end_sending(number);
+        } else if is_over {
             self.end_receiving(number);
+        } else if sent {
+            self.waiting.push_back(Waiting::CancelSent { number });
         } else {
             self.waiting.push_back(Waiting::CancelReceived { number });
         }
