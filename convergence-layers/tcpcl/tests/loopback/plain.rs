@@ -44,8 +44,9 @@ async fn bundles_of_all_sizes_arrive_whole_in_both_directions() {
     assert_eq!(at_hub.down().await, (hub_id, Down::Closed));
 }
 
-#[tokio::test]
-async fn small_bundles_are_written_together() {
+/// Supplies so many bundles at once, and checks that they and their acknowledgements move by fewer
+/// writes and reads.
+async fn assert_moved_together(bundles: u64, payload_bytes: usize) {
     let (mut at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
     let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
     let _dialer = Dialer::spawn(terminal(listener.local_addr()), at_terminal.node.clone());
@@ -53,36 +54,25 @@ async fn small_bundles_are_written_together() {
     at_terminal.ready(up).await;
     let moved = Arc::new(Activity::default());
     session.share(moved.clone());
-    let bundles = 200;
-    let (transfers, wholes): (Vec<_>, Vec<_>) = (0..bundles).map(|key| transfer(key, 1000)).unzip();
+    let (transfers, wholes): (Vec<_>, Vec<_>) =
+        (0..bundles).map(|key| transfer(key, payload_bytes)).unzip();
     at_terminal.supply(transfers);
     for whole in wholes {
         assert!(at_hub.received().await.1 == whole);
     }
-    // Many at once; reading acknowledgements counts too.
     let moves = moved.count();
     assert!(moves < bundles, "{moves} writes and reads");
 }
 
 #[tokio::test]
+async fn small_bundles_are_written_together() {
+    assert_moved_together(200, 1000).await;
+}
+
+#[tokio::test]
 async fn larger_bundles_are_written_together_where_no_rate_is_set() {
-    let (mut at_hub, mut at_terminal) = (TestNode::new(), TestNode::new());
-    let listener = Listener::bind(hub(), at_hub.node.clone()).expect("a free port");
-    let _dialer = Dialer::spawn(terminal(listener.local_addr()), at_terminal.node.clone());
-    let (up, _, session) = at_terminal.up().await;
-    at_terminal.ready(up).await;
-    let moved = Arc::new(Activity::default());
-    session.share(moved.clone());
-    let bundles = 60;
-    let (transfers, wholes): (Vec<_>, Vec<_>) =
-        (0..bundles).map(|key| transfer(key, 40_000)).unzip();
-    at_terminal.supply(transfers);
-    for whole in wholes {
-        assert!(at_hub.received().await.1 == whole);
-    }
-    // Four at once; reading acknowledgements counts too.
-    let moves = moved.count();
-    assert!(moves < bundles, "{moves} writes and reads");
+    // Four at once.
+    assert_moved_together(60, 40_000).await;
 }
 
 #[tokio::test]
