@@ -148,6 +148,14 @@ class Api:
         """Read."""
         return self.call("GET", path, **options)
 
+    def pages(self, path: str, **options: Any) -> Iterator[Any]:
+        """Read a collection page by page; the path has a query."""
+        page = self.get(path, **options).json
+        yield page
+        while "next" in page:
+            page = self.get(f"{path}&cursor={page['next']}", **options).json
+            yield page
+
     def add_beam(self) -> None:
         """Set the beam `ku-1` with two terminals."""
         beam = {"name": "Ku 1", "forward_capacity_bps": 8_000_000, "return_capacity_bps": 2_000_000}

@@ -204,15 +204,8 @@ def test_pages_hold_each_entry_once_the_newest_first(api: Api) -> None:
     for n in range(7):
         api.call("PUT", "/v1/beams/ka", {**BEAM, "name": f"Ka {n}"})
     whole = entries(api, "?limit=1000")
-    paged: list[dict[str, Any]] = []
-    cursor = ""
-    while True:
-        page = api.get(f"/v1/audit?limit=3{cursor}", caller="administrator").json
-        paged += page["entries"]
-        if "next" not in page:
-            break
-        cursor = f"&cursor={page['next']}"
-    assert paged == whole
+    pages = api.pages("/v1/audit?limit=3", caller="administrator")
+    assert [one for page in pages for one in page["entries"]] == whole
     assert [one["id"] for one in whole] == sorted((one["id"] for one in whole), reverse=True)
 
 

@@ -30,13 +30,7 @@ def all_links(api: Api) -> None:
 
 
 def pages(api: Api, path: str, name: str) -> list[Any]:
-    found, cursor = [], ""
-    while True:
-        page = api.get(path + cursor).json
-        found += page[name]
-        if "next" not in page:
-            return found
-        cursor = f"&cursor={page['next']}"
+    return [one for page in api.pages(path) for one in page[name]]
 
 
 def test_links_are_read_by_beam_and_terminal_and_in_pages(api: Api) -> None:

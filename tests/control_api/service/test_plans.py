@@ -79,14 +79,8 @@ def test_a_terminals_own_plan_has_all_amounts(api: Api) -> None:
 
 def test_all_versions_are_listed_the_newest_first(api: Api) -> None:
     newest = planned(api).json["plan"]
-    versions = []
-    cursor = ""
-    while True:
-        page = api.get(f"{BEAM}/plans?link=forward&limit=1{cursor}").json
-        versions += [plan["plan"] for plan in page["plans"]]
-        if "next" not in page:
-            break
-        cursor = f"&cursor={page['next']}"
+    pages = api.pages(f"{BEAM}/plans?link=forward&limit=1")
+    versions = [plan["plan"] for page in pages for plan in page["plans"]]
     assert newest in versions
     assert versions == sorted(versions, reverse=True)
     assert api.get(f"{BEAM}/plans").status == 400

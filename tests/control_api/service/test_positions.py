@@ -109,14 +109,8 @@ def test_reports_in_any_order_make_a_track(api: Api) -> None:
 def test_pages_make_up_the_track(api: Api, order: str) -> None:
     start = now_ms() - 100_000
     report(api, *(position(start + n) for n in range(10)))
-    found: list[str] = []
-    query = f"limit=3&order={order}"
-    while True:
-        page = api.get(f"{TRACK}?{query}").json
-        found += [one["time"] for one in page["positions"]]
-        if "next" not in page:
-            break
-        query = f"limit=3&order={order}&cursor={page['next']}"
+    pages = api.pages(f"{TRACK}?limit=3&order={order}")
+    found = [one["time"] for page in pages for one in page["positions"]]
     wanted = [moment(start + n) for n in range(10)]
     assert found == (wanted if order == "time" else wanted[::-1])
 

@@ -126,14 +126,8 @@ def test_pages_hold_all_terminals_once(api: Api) -> None:
     for node in range(20, 27):
         body = {"beam": "ku-1", "name": f"vehicle {node}"}
         assert api.call("PUT", f"/v1/terminals/{node}", body).status == 201
-    nodes, path = [], "/v1/terminals?limit=4&beam=ku-1"
-    cursor = ""
-    while True:
-        page = api.get(path + cursor).json
-        nodes += [terminal["node"] for terminal in page["terminals"]]
-        if "next" not in page:
-            break
-        cursor = f"&cursor={page['next']}"
+    pages = api.pages("/v1/terminals?limit=4&beam=ku-1")
+    nodes = [terminal["node"] for page in pages for terminal in page["terminals"]]
     assert nodes == [FIRST, SECOND, *range(20, 27)]
     assert api.get("/v1/terminals?beam=other").json == {"terminals": []}
 
