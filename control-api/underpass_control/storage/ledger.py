@@ -166,16 +166,6 @@ async def ledger_of(connection: AsyncConnection, beam: str, link: Link) -> Ledge
     return Ledger(await lots_of(connection, beam, link))
 
 
-async def balances(connection: AsyncConnection, beam: str, link: Link) -> dict[int, int]:
-    """Return every balance that is not zero, as far as it is settled.
-
-    In bits of capacity: above 0 others owe it to the terminal, below it owes them.
-    """
-    query = select(LedgerLot.terminal, func.sum(LedgerLot.bits))
-    query = query.where(_of(LedgerLot, beam, link)).group_by(LedgerLot.terminal)
-    return {terminal: int(bits) for terminal, bits in await connection.execute(query)}
-
-
 async def write(
     connection: AsyncConnection,
     publish: Publish,

@@ -20,7 +20,7 @@ from underpass_control.storage.models import (
     LedgerPosting,
 )
 
-from dama.ledger import Entry, Kind, Ledger, LedgerError, Lot, Posting
+from dama.ledger import Entry, Kind, LedgerError, Lot, Posting
 from dama.planner import Link
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_events import following
@@ -320,18 +320,6 @@ def test_the_audit_tells_how_far_it_is(api: Api) -> None:
 def test_an_empty_ledger_is_right(api: Api, shell: Shell) -> None:
     where = ("--database", api.database.url.render_as_string(hide_password=False))
     assert json.loads(shell("ledger", "check", "--json", *where)) == []
-
-
-def test_balances_are_what_the_ledger_says(api: Api) -> None:
-    lend(api, [100, 200])
-
-    async def read() -> tuple[dict[int, int], Ledger]:
-        async with api.database.reading() as connection:
-            balances = await stored.balances(connection, "ku-1", Link.FORWARD)
-            return balances, await stored.ledger_of(connection, "ku-1", Link.FORWARD)
-
-    balances, ledger = api.run(read())
-    assert {str(terminal): bits for terminal, bits in balances.items()} == ledger.balances()
 
 
 def audits(api: Api) -> list[Audit]:

@@ -52,7 +52,8 @@ async def entries_of(database: Database, link: Link) -> list[stored.StoredEntry]
 
 async def balances_of(database: Database, link: Link) -> dict[int, int]:
     async with database.reading() as connection:
-        return await stored.balances(connection, BEAM, link)
+        ledger = await stored.ledger_of(connection, BEAM, link)
+    return {int(name): bits for name, bits in ledger.balances().items()}
 
 
 async def settled_until_s(database: Database, link: Link) -> int:
