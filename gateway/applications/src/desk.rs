@@ -183,12 +183,6 @@ impl Desk {
         Ok(())
     }
 
-    /// Whether a client has a service.
-    pub fn has(&self, client: ClientId, service: u64) -> bool {
-        let client = self.clients.get(&client);
-        client.is_some_and(|client| client.services.contains(&service))
-    }
-
     /// The client that has a service.
     pub fn client_of(&self, service: u64) -> Option<ClientId> {
         self.endpoints.get(&service)?.client
