@@ -307,13 +307,6 @@ fn block_numbers(bundle: &Bundle) -> BlockNumbers {
     let kept = bundle.others.iter().map(|block| block.number);
     let used: Vec<u64> = theirs.iter().flatten().copied().chain(kept).collect();
     let mut free = (2..).filter(|number| !used.contains(number));
-    let [previous_node, age, hop_count, cteb, creb] =
-        theirs.map(|number| number.or_else(|| free.next()).unwrap_or_default());
-    BlockNumbers {
-        previous_node,
-        age,
-        hop_count,
-        cteb,
-        creb,
-    }
+    let numbers = theirs.map(|number| number.or_else(|| free.next()).unwrap_or_default());
+    numbers.into()
 }

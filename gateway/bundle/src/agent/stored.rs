@@ -70,6 +70,29 @@ impl BlockNumbers {
     };
     /// The number of a further block of such a bundle.
     pub const NEXT: u64 = 7;
+
+    /// All of them, in the order of the fields.
+    pub fn all(self) -> [u64; 5] {
+        [
+            self.previous_node,
+            self.age,
+            self.hop_count,
+            self.cteb,
+            self.creb,
+        ]
+    }
+}
+
+impl From<[u64; 5]> for BlockNumbers {
+    fn from([previous_node, age, hop_count, cteb, creb]: [u64; 5]) -> BlockNumbers {
+        BlockNumbers {
+            previous_node,
+            age,
+            hop_count,
+            cteb,
+            creb,
+        }
+    }
 }
 
 /// [`BlockNumbers`] as they are kept: most are small.
@@ -81,18 +104,8 @@ pub(crate) enum KeptNumbers {
 
 impl From<BlockNumbers> for KeptNumbers {
     fn from(numbers: BlockNumbers) -> KeptNumbers {
-        let BlockNumbers {
-            previous_node,
-            age,
-            hop_count,
-            cteb,
-            creb,
-        } = numbers;
         let mut small = [0; 5];
-        for (small, number) in small
-            .iter_mut()
-            .zip([previous_node, age, hop_count, cteb, creb])
-        {
+        for (small, number) in small.iter_mut().zip(numbers.all()) {
             match u8::try_from(number) {
                 Ok(number) => *small = number,
                 Err(_) => return KeptNumbers::Large(Box::new(numbers)),
@@ -105,16 +118,7 @@ impl From<BlockNumbers> for KeptNumbers {
 impl From<&KeptNumbers> for BlockNumbers {
     fn from(kept: &KeptNumbers) -> BlockNumbers {
         match kept {
-            KeptNumbers::Small(small) => {
-                let [previous_node, age, hop_count, cteb, creb] = small.map(u64::from);
-                BlockNumbers {
-                    previous_node,
-                    age,
-                    hop_count,
-                    cteb,
-                    creb,
-                }
-            }
+            KeptNumbers::Small(small) => small.map(u64::from).into(),
             KeptNumbers::Large(numbers) => **numbers,
         }
     }

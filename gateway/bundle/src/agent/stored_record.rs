@@ -52,14 +52,7 @@ pub(super) fn encode(stored: &StoredBundle) -> Bytes {
     ] {
         write_head(&mut out, UNSIGNED, number);
     }
-    let BlockNumbers {
-        previous_node,
-        age,
-        hop_count,
-        cteb,
-        creb,
-    } = BlockNumbers::from(&stored.numbers);
-    write_numbers(&mut out, &[previous_node, age, hop_count, cteb, creb]);
+    write_numbers(&mut out, &BlockNumbers::from(&stored.numbers).all());
     match stored.hop_count {
         Some((limit, count)) => write_numbers(&mut out, &[limit.into(), count.into()]),
         None => write_numbers(&mut out, &[]),
@@ -115,8 +108,7 @@ pub(super) fn decode(
     let age_ms = reader.unsigned()?.saturating_add(stored_ms);
     let neighbour = NeighbourId(reader.unsigned()?);
     let label = reader.unsigned()?;
-    let numbers = read_numbers(&mut reader)?.ok_or(CborError::Malformed)?;
-    let [previous_node, age, hop_count, cteb, creb] = numbers;
+    let numbers: [u64; 5] = read_numbers(&mut reader)?.ok_or(CborError::Malformed)?;
     let hops = read_numbers(&mut reader)?.map(|[limit, count]| Ok((small(limit)?, small(count)?)));
     let primary_raw = record.slice_ref(reader.byte_string()?);
     let fixed = FixedParts::new(&primary_raw, reader.byte_string()?, reader.byte_string()?);
@@ -139,14 +131,7 @@ pub(super) fn decode(
     let bytes = file.as_ref().map_or(payload_bytes, |file| file.bytes);
     let stored = StoredBundle {
         others: others.into(),
-        numbers: BlockNumbers {
-            previous_node,
-            age,
-            hop_count,
-            cteb,
-            creb,
-        }
-        .into(),
+        numbers: BlockNumbers::from(numbers).into(),
         reports: !is_null(&primary.report_to),
         hop_count: hops.transpose()?,
         passed_cteb: passed_cteb.map(Box::new),
