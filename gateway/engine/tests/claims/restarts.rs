@@ -8,7 +8,7 @@ use underpass_bundle::{self as bundle, MemoryStore, wire};
 use underpass_cla::{Class, SessionId};
 use underpass_streams::{Event, Frame, Header, ResetCode, decode_frames};
 
-use crate::bench::{BULK, MRU, Node, Offered, config, live, pair};
+use crate::bench::{BULK, Node, Offered, config, live, pair};
 use crate::durable::Durable;
 use crate::reading_on::{self, SECOND, block};
 
@@ -20,12 +20,30 @@ fn lose_sessions(node: &mut Node) {
 
 /// The sessions of a node with the next run of its peer come up.
 fn meet_next_run(node: &mut Node) {
+    meet_run_after(node, None);
+}
+
+/// The same; the peer reports by when its former run was over.
+fn meet_run_after(node: &mut Node, over_by: Option<Instant>) {
     for class in 0..3 {
         node.session_with(0, 200 + class, Some(Class(class as u8)), |info| {
-            info.transfer_mru_bytes = MRU;
             info.incarnation = Some(2);
+            info.former_over_by = over_by;
         });
     }
+}
+
+/// The hub's next run, which a terminal has met for a while.
+fn next_run(terminal: &mut Node, hub: &Node, over_by: Option<Instant>) -> Node {
+    let mut next = config(1, &[10]);
+    next.incarnation = 2;
+    next.agent.run_nonce += 1 << 30;
+    let mut next = Node::new(terminal.now.max(hub.now), next);
+    terminal.pass(next.now);
+    meet_run_after(terminal, over_by);
+    next.up(0, 200);
+    live(terminal, &mut next, Duration::from_secs(5));
+    next
 }
 
 /// Takes the offers of this time, and acknowledges none.
@@ -184,14 +202,7 @@ fn requests_read_on_while_blocked_go_on_with_the_next_run() {
 
     lose_sessions(&mut terminal);
     block(&mut terminal, false);
-    let mut next = config(1, &[10]);
-    next.incarnation = 2;
-    next.agent.run_nonce += 1 << 30;
-    let mut next = Node::new(terminal.now.max(hub.now), next);
-    terminal.pass(next.now);
-    meet_next_run(&mut terminal);
-    next.up(0, 200);
-    live(&mut terminal, &mut next, Duration::from_secs(5));
+    let mut next = next_run(&mut terminal, &hub, None);
 
     assert!(!terminal.has(|event| matches!(event, Event::Reset { .. })));
     for key in [waits, asks, tells] {
@@ -234,13 +245,7 @@ fn a_stream_that_begins_while_the_hub_is_down_goes_on_with_its_next_run() {
     next.incarnation = 2;
     let mut next = Node::new(hub.now + Duration::from_secs(3), next);
     terminal.pass(next.now);
-    for class in 0..3 {
-        let sealed_in = Some(Class(class as u8));
-        terminal.session_with(0, 200 + class, sealed_in, |info| {
-            info.transfer_mru_bytes = MRU;
-            info.incarnation = Some(2);
-        });
-    }
+    meet_next_run(&mut terminal);
     next.up(0, 200);
     live(&mut terminal, &mut next, Duration::from_secs(5));
 
@@ -285,21 +290,7 @@ fn ask_the_dead(says: fn(Instant, Instant) -> Option<Instant>) -> (usize, usize,
     assert!(left.any(|(_, frames)| frames.iter().any(opens)));
     lose_sessions(&mut terminal);
     let over_by = says(before, terminal.now);
-
-    let mut next = config(1, &[10]);
-    next.incarnation = 2;
-    next.agent.run_nonce += 1 << 30;
-    let mut next = Node::new(terminal.now.max(hub.now), next);
-    terminal.pass(next.now);
-    for class in 0..3 {
-        terminal.session_with(0, 200 + class, Some(Class(class as u8)), |info| {
-            info.transfer_mru_bytes = MRU;
-            info.incarnation = Some(2);
-            info.former_over_by = over_by;
-        });
-    }
-    next.up(0, 200);
-    live(&mut terminal, &mut next, Duration::from_secs(5));
+    let mut next = next_run(&mut terminal, &hub, over_by);
 
     let opened = |(_, event): &&(u64, Event)| matches!(event, Event::Opened { .. });
     let opened = next.events.iter().filter(opened).count();
