@@ -90,11 +90,6 @@ class End:
     leaves: bool = False
     ending: Literal["close", "abort"] = "close"
 
-    @property
-    def sends(self) -> int:
-        """Return how many bytes it sends if nothing fails."""
-        return sum(op.size for op in self.ops if isinstance(op, Send))
-
     def __str__(self) -> str:
         reads = "all" if self.limit is None else str(self.limit)
         steps = ", ".join(map(str, self.ops)) or "send nothing"
