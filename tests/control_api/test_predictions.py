@@ -162,9 +162,23 @@ def test_a_loss_in_motion_is_a_lesson() -> None:
     assert made.lessons() == []
 
 
-def known(lesson: Lesson) -> tuple[ObstructionMap, dict[str, Learned]]:
+def knowing() -> tuple[Predictions, Learned]:
+    """Return predictions that know the place where a link was lost once, and that place."""
+    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
     (place,) = lesson.applied((), ObstructionMap([]))
-    return ObstructionMap([place.obstruction]), {place.id: place}
+    made = Predictions()
+    made.set_map(ObstructionMap([place.obstruction]), {place.id: place})
+    return made, place
+
+
+def counted(made: Predictions, known: Learned) -> tuple[int, int]:
+    """Return how often the link was lost at the known place, and held, with all lessons."""
+    places: tuple[Learned, ...] = (known,)
+    for one in made.lessons():
+        places = one.applied(places, ObstructionMap([known.obstruction]))
+    (place,) = places
+    assert place.id == known.id
+    return place.lost, place.held
 
 
 def after_lessons(lessons: Iterable[Lesson]) -> tuple[Learned, ...]:
@@ -175,30 +189,22 @@ def after_lessons(lessons: Iterable[Lesson]) -> tuple[Learned, ...]:
 
 
 def test_a_loss_where_one_is_known_is_counted_there() -> None:
-    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
-    obstructions, learned = known(lesson)
-    made = Predictions()
-    made.set_map(obstructions, learned)
+    made, known = knowing()
     for second in range(90):
         made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
         if second == 46:
             made.observe(VAN, ms(30), ms(45))
-    (again,) = made.lessons()
-    (place,) = again.applied(learned.values(), obstructions)
-    assert (place.id, place.lost) == (lesson.id, 2)
+    assert len(made.lessons()) == 1
+    assert counted(made, known)[0] == 2
 
 
 def test_a_passage_on_which_the_link_held_counts_against_what_was_learned() -> None:
-    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
-    obstructions, learned = known(lesson)
-    made = Predictions()
-    made.set_map(obstructions, learned)
+    made, known = knowing()
     for second in range(120):
         made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
         made.blockages_of(VAN, ms(second))
-    (held,) = made.lessons()
-    (place,) = held.applied(learned.values(), obstructions)
-    assert (place.lost, place.held) == (1, 1)
+    assert len(made.lessons()) == 1
+    assert counted(made, known) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -216,10 +222,7 @@ def test_a_passage_on_which_the_link_held_counts_against_what_was_learned() -> N
 def test_a_passage_on_which_a_node_held_back_counts_as_its_peer_was_silent_or_heard(
     held_back: tuple[int, int], by_plan: bool, is_sensed: bool, counts: tuple[int, int]
 ) -> None:
-    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
-    obstructions, learned = known(lesson)
-    made = Predictions()
-    made.set_map(obstructions, learned)
+    made, known = knowing()
     if is_sensed:
         made.observe(VAN, ms(-600), ms(-590))
     for second in range(120):
@@ -229,10 +232,7 @@ def test_a_passage_on_which_a_node_held_back_counts_as_its_peer_was_silent_or_he
             made.held_back(VAN, ms(held_back[0]), ms(second), by_plan=by_plan)
         made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
         made.blockages_of(VAN, ms(second))
-    places = tuple(learned.values())
-    for one in made.lessons():
-        places = one.applied(places, obstructions)
-    assert [(place.lost, place.held) for place in places] == [counts]
+    assert counted(made, known) == counts
 
 
 @pytest.mark.parametrize(
@@ -247,18 +247,12 @@ def test_a_passage_on_which_a_node_held_back_counts_as_its_peer_was_silent_or_he
 def test_a_missed_end_of_holding_back_stops_counting_for_a_limited_time(
     by_plan: bool, before_s: int, counts: tuple[int, int]
 ) -> None:
-    (lesson,) = lost_through((30, 45), ObstructionMap([])).lessons()
-    obstructions, learned = known(lesson)
-    made = Predictions()
-    made.set_map(obstructions, learned)
+    made, known = knowing()
     made.held_back(VAN, ms(-before_s), None, by_plan=by_plan)
     for second in range(120):
         made.feed(VAN, fix(second, -600.0 + 20.0 * second, 500.0, 20.0))
         made.blockages_of(VAN, ms(second))
-    places = tuple(learned.values())
-    for one in made.lessons():
-        places = one.applied(places, obstructions)
-    assert [(place.lost, place.held) for place in places] == [counts]
+    assert counted(made, known) == counts
 
 
 def round_a_block(second: int) -> Fix:
