@@ -121,7 +121,7 @@ def judged(ratios: Sequence[float], limit: float) -> Verdict | None:
 
     def confidence(place: int) -> float:
         outside = sum(math.comb(count, fewer) for fewer in range(place + 1))
-        return max(0.0, 1 - 2 * outside / 2**count)
+        return max(0.0, 1 - 2 * outside / (1 << count))
 
     places = range((count - 1) // 2 + 1)
     place = max((at for at in places if confidence(at) >= _CONFIDENCE), default=0)

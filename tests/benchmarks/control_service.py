@@ -146,6 +146,20 @@ async def put_beam(session: aiohttp.ClientSession, name: str, forward_bps: int) 
         answer.raise_for_status()
 
 
+async def put_terminals(
+    session: aiohttp.ClientSession, beam: str, nodes: Sequence[int], gateway: int
+) -> None:
+    """Register terminals in a beam, at a gateway."""
+
+    async def put(node: int) -> None:
+        terminal = {"beam": beam, "name": str(node), "gateway": gateway}
+        async with session.put(f"/v1/terminals/{node}", json=terminal) as answer:
+            answer.raise_for_status()
+
+    for first in range(0, len(nodes), _AT_ONCE):
+        await asyncio.gather(*map(put, nodes[first : first + _AT_ONCE]))
+
+
 async def put_full_beam(
     session: aiohttp.ClientSession, terminals: int, gateway: int, forward_bps: int
 ) -> None:
@@ -153,14 +167,6 @@ async def put_full_beam(
 
     It has no capacity until they are registered, so that none is planned for a part of them.
     """
-
-    async def put(node: int) -> None:
-        terminal = {"beam": "beam", "name": str(node), "gateway": gateway}
-        async with session.put(f"/v1/terminals/{node}", json=terminal) as answer:
-            answer.raise_for_status()
-
     await put_beam(session, "beam", 0)
-    nodes = range(1, terminals + 1)
-    for first in range(0, terminals, _AT_ONCE):
-        await asyncio.gather(*map(put, nodes[first : first + _AT_ONCE]))
+    await put_terminals(session, "beam", range(1, terminals + 1), gateway)
     await put_beam(session, "beam", forward_bps)
