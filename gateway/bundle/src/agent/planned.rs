@@ -95,9 +95,9 @@ pub struct PlanChanged<'a> {
 pub(super) struct Planned {
     routes: PlannedRoutes,
     stored: FastMap<u64, IdSet<BundleId>>,
-    /// The stored bundles by [`power_of_four`], with sizes that none has any more until they were
-    /// asked for.
-    sizes: BTreeMap<u64, usize>,
+    /// By [`power_of_four`] how many bundles are stored, and the bytes of the largest that was, with
+    /// sizes that none has any more until they were asked for.
+    sizes: BTreeMap<u64, (usize, u64)>,
     /// As [`Agent::take_given`] tells them.
     given: BTreeMap<(u64, u64, u64), i64>,
     /// The stored bundles that are counted there, or were before it was asked for.
@@ -125,7 +125,9 @@ impl Planned {
 
     fn add(&mut self, node: u64, id: BundleId, bytes: u64) {
         self.stored.entry(node).or_default().insert(id);
-        *self.sizes.entry(power_of_four(bytes)).or_default() += 1;
+        let (bundles, largest) = self.sizes.entry(power_of_four(bytes)).or_default();
+        *bundles += 1;
+        *largest = bytes.max(*largest);
     }
 
     /// Returns whether it was there.
@@ -134,7 +136,7 @@ impl Planned {
             return false;
         };
         let was_there = ids.remove(id);
-        if was_there && let Some(bundles) = self.sizes.get_mut(&power_of_four(bytes)) {
+        if was_there && let Some((bundles, _)) = self.sizes.get_mut(&power_of_four(bytes)) {
             *bundles = bundles.saturating_sub(1);
         }
         if ids.is_empty() {
@@ -265,10 +267,11 @@ impl Agent {
         let Some(planned) = &mut self.planned else {
             return BTreeSet::new();
         };
-        let sizes = planned.sizes.keys();
-        let of_tables = sizes.filter_map(|size| planned.routes.next.size_of(*size));
+        // The first table may be for bundles of more bytes than these, and less than their power.
+        let largest = planned.sizes.values().map(|(_, largest)| *largest);
+        let of_tables = largest.filter_map(|bytes| planned.routes.next.size_of(bytes));
         let of_tables = of_tables.collect();
-        planned.sizes.retain(|_, bundles| *bundles > 0);
+        planned.sizes.retain(|_, (bundles, _)| *bundles > 0);
         of_tables
     }
 

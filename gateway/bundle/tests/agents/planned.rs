@@ -359,6 +359,32 @@ fn a_size_is_asked_for_while_a_bundle_has_it_and_once_after() {
 }
 
 #[test]
+fn what_the_first_table_is_for_needs_no_other_one() {
+    const FIRST: u64 = 100_000;
+    let mut net = net();
+    change_of(
+        &mut net,
+        SOURCE,
+        &[(FIRST, &[(END, UPPER)])],
+        HashMap::new(),
+        &[],
+        &[],
+    );
+    let now = net.now;
+    let mut sizes_with = |bytes: u64| {
+        let send = Send {
+            payload: vec![payload(&vec![7; bytes as usize])],
+            ..to_end(APPLICATION)
+        };
+        net.agents[SOURCE].send(now, send).unwrap();
+        net.agents[SOURCE].take_planned_sizes()
+    };
+    // Both have the same power of four.
+    assert_eq!(sizes_with(FIRST), BTreeSet::from([FIRST]));
+    assert_eq!(sizes_with(FIRST + 1), BTreeSet::from([256 << 10]));
+}
+
+#[test]
 fn a_bundle_that_nobody_answers_for_is_sent_by_the_present_way() {
     let mut net = net();
     send(&mut net, APPLICATION);
