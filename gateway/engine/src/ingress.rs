@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use underpass_bundle::wire::Bundle;
-use underpass_bundle::{self as bundle, Decoded, Decoder, NeighbourId, Reject};
+use underpass_bundle::{self as bundle, Decoded, Decoder, NeighbourId, Opened, Reject, Unopened};
 use underpass_cla::{Class, Refusal, SessionId};
 
 use crate::bringing_up::ON_DEMAND_SERVICE;
@@ -95,6 +95,30 @@ impl Engine {
         self.wake(now, id);
         self.came_by = Some(id);
         self.heard(now, id, now, Sign::Session);
+        self.after_change(now);
+        self.came_by = None;
+        outcome.map_err(Refusal::from)
+    }
+
+    /// A record that the bundle of the last [`Engine::receive`] has made whole: see
+    /// [`Agent::take_unopened`](bundle::Agent::take_unopened).
+    pub fn take_unopened(&mut self) -> Option<Unopened> {
+        self.agent.take_unopened()
+    }
+
+    /// Takes the bundle in such a record, which has come on a session.
+    ///
+    /// # Errors
+    /// When it is malformed or cannot be kept.
+    pub fn receive_opened(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        opened: Opened,
+    ) -> Result<(), Refusal> {
+        let outcome = self.agent.receive_opened(now, opened);
+        // The session may be down by now.
+        self.came_by = self.origin_of(id).map(|(hop, ..)| hop);
         self.after_change(now);
         self.came_by = None;
         outcome.map_err(Refusal::from)

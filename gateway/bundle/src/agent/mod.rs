@@ -63,7 +63,7 @@ pub use own_names::{OwnNames, is_named_service, named_service};
 pub use passing::Passed;
 pub use planned::{NextHops, PlanChanged, PlannedRoutes};
 pub use quota::{Amount, Quota};
-pub use receive::{Decoded, Decoder};
+pub use receive::{Decoded, Decoder, Opened, Unopened};
 pub use rerouting::Limits;
 pub use routes::Routes;
 pub use security::{Insecure, Secured, Security};

@@ -22,9 +22,9 @@ use super::config::NeighbourId;
 use super::event::{DeleteReason, Reject};
 use super::passing::Message;
 use super::quota::Reservation;
-use super::receive::Arrival;
+use super::receive::{Arrival, Unopened};
 use super::stored::NameGroup;
-use crate::wire::{MAX_HEADER_BYTES, Malformed, ipn_parts, is_null};
+use crate::wire::{BpduHead, MAX_HEADER_BYTES, Malformed, ipn_parts, is_null};
 use on_disk::OnDisk;
 
 /// The most payload bytes of fragments, in all.
@@ -76,6 +76,8 @@ pub(super) struct Reassembly {
     /// The part of each neighbour's fragments that is for each service.
     by_service: Counts<(NeighbourId, u64)>,
     on_disk: OnDisk,
+    /// See [`Agent::take_unopened`].
+    pub unopened: Option<Unopened>,
 }
 
 impl Reassembly {
@@ -90,6 +92,7 @@ impl Reassembly {
             by_neighbour,
             by_service,
             on_disk,
+            unopened: _,
         } = self;
         tell("bundles in fragments", parts.len());
         tell("bundles in fragments by time", untils.len() + names.len());
@@ -358,30 +361,21 @@ impl Agent {
         if !record {
             return self.deliver(now, arrival, service);
         }
+        // One in another BPDU is not opened: a record in fragments could nest without end.
+        if !arrival.in_bpdu {
+            let head = BpduHead::read(&arrival.bundle.payload);
+            let head = head.map_err(|error| Reject::Malformed(error.into()))?;
+            if head.is_some() {
+                self.reassembly.unopened = Some(Unopened(Box::new(arrival)));
+                return Ok(());
+            }
+        }
         let from = arrival.from;
-        self.take_whole_record(now, arrival, service)?;
+        self.deliver(now, arrival, service)?;
         // Otherwise a late duplicate of a fragment would take memory until its time is over.
         let (group, sequence, _) = whole;
         self.seen.insert(now, from, group, sequence);
         Ok(())
-    }
-
-    /// Takes an administrative record that came in fragments.
-    fn take_whole_record(
-        &mut self,
-        now: Instant,
-        record: Arrival,
-        service: u64,
-    ) -> Result<(), Reject> {
-        // One in another BPDU is not opened: a record in fragments could nest without end.
-        if !record.in_bpdu {
-            let inside = self.decoder().open(&record.bundle.payload);
-            let inside = inside.map_err(|error| Reject::Malformed(error.into()))?;
-            if let Some(inside) = inside {
-                return self.take_encapsulated(now, &record, inside);
-            }
-        }
-        self.deliver(now, record, service)
     }
 }
 

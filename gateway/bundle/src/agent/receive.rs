@@ -24,6 +24,7 @@ use crate::wire::{
 };
 
 /// A bundle on its way through the node.
+#[derive(Debug)]
 pub(super) struct Arrival {
     pub bundle: Bundle,
     pub from: NeighbourId,
@@ -79,6 +80,17 @@ pub(super) struct Encapsulated {
     pub bundle: Decoded,
 }
 
+/// A BPDU that came in fragments, whose bundle is still to be decoded.
+#[derive(Debug)]
+pub struct Unopened(pub(super) Box<Arrival>);
+
+/// The same, once [`Decoder::open_whole`] has decoded that.
+#[derive(Debug)]
+pub struct Opened {
+    bpdu: Box<Arrival>,
+    inside: Result<Encapsulated, CborError>,
+}
+
 impl Decoder {
     /// Decodes a whole bundle.
     pub fn decode(&self, raw: &Bytes) -> Decoded {
@@ -105,12 +117,19 @@ impl Decoder {
     ///
     /// # Errors
     /// When the record is not well-formed.
-    pub(super) fn open(&self, record: &Bytes) -> Result<Option<Encapsulated>, CborError> {
+    fn open(&self, record: &Bytes) -> Result<Option<Encapsulated>, CborError> {
         let inside = read_bpdu(record)?;
         Ok(inside.map(|(head, bundle)| Encapsulated {
             transmission: head.transmission,
             bundle: self.decode_one(&bundle),
         }))
+    }
+
+    /// Decodes the bundle in a BPDU that came in fragments.
+    pub fn open_whole(&self, Unopened(bpdu): Unopened) -> Opened {
+        let inside = self.open(&bpdu.bundle.payload);
+        let inside = inside.and_then(|inside| inside.ok_or(CborError::WrongCount));
+        Opened { bpdu, inside }
     }
 
     fn decode_one(&self, raw: &Bytes) -> Decoded {
@@ -195,8 +214,33 @@ impl Agent {
         class: Class,
         raw: Bytes,
     ) -> Result<(), Reject> {
-        let decoded = self.decoder().decode(&raw);
-        self.receive_decoded(now, from, class, decoded)
+        let decoder = self.decoder();
+        let taken = self.receive_decoded(now, from, class, decoder.decode(&raw));
+        match self.take_unopened() {
+            Some(unopened) => self.receive_opened(now, decoder.open_whole(unopened)),
+            None => taken,
+        }
+    }
+
+    /// The BPDU that the last bundle taken has made whole, if that was a fragment of one: decoding
+    /// the bundle in it takes a while, for which nobody should have to wait. It is to be given to
+    /// [`Decoder::open_whole`], and back by [`Agent::receive_opened`].
+    pub fn take_unopened(&mut self) -> Option<Unopened> {
+        self.reassembly.unopened.take()
+    }
+
+    /// Takes the bundle in a BPDU that came in fragments.
+    ///
+    /// # Errors
+    /// When it is malformed or refused.
+    pub fn receive_opened(&mut self, now: Instant, opened: Opened) -> Result<(), Reject> {
+        let Opened { bpdu, inside } = opened;
+        let inside = inside.map_err(|error| Reject::Malformed(error.into()))?;
+        self.take_encapsulated(now, &bpdu, inside)?;
+        // Otherwise a late duplicate of a fragment would take memory until its time is over.
+        let name = bpdu.name();
+        self.seen.insert(now, bpdu.from, name.group, name.sequence);
+        Ok(())
     }
 
     /// Takes a whole bundle from a neighbour. On `Ok` the CL may acknowledge

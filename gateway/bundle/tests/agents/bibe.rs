@@ -46,7 +46,7 @@ fn opened(bpdu: &Bundle) -> (u64, u64, Bytes) {
 }
 
 /// The content of a BPDU.
-fn bpdu(transmission: u64, inside: &[u8]) -> Vec<u8> {
+pub fn bpdu(transmission: u64, inside: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for (major, argument) in [
         (ARRAY, 2),
@@ -88,7 +88,7 @@ fn record(from: u64, to: u64, content: &[u8]) -> Bytes {
 
 /// A fragment of the first node's administrative bundle of this number to the second, with this
 /// range of its content.
-fn part(number: u64, content: &[u8], range: Range<usize>) -> Bytes {
+pub fn part(number: u64, content: &[u8], range: Range<usize>) -> Bytes {
     let mut block = primary(ADMINISTRATIVE | FRAGMENT, 1, ipn(2, 0));
     block.source = ipn(1, 0);
     block.report_to = ipn(1, 0);

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::net::{BULK, Net, SERVICE, node};
+use crate::bibe::{bpdu, part};
+use crate::net::{BULK, Net, SERVICE, bundle, node, primary};
 use bytes::Bytes;
 use underpass_bundle::wire::{Malformed, decode, ipn};
 use underpass_bundle::{DeleteReason, Event, NeighbourId, Offer, Reject, Send};
@@ -483,4 +484,25 @@ fn whatever_fragments_come_what_is_delivered_is_what_the_first_of_each_byte_said
         }
     }
     assert!(delivered > 40, "{delivered}");
+}
+
+#[test]
+fn the_bundle_in_a_bpdu_that_is_whole_is_decoded_without_the_agent() {
+    let mut net = pair();
+    let inside = bundle(&primary(0, 1, ipn(2, SERVICE)), &[], b"data");
+    let content = bpdu(5, &inside);
+    let (now, from) = (net.now, NeighbourId(1));
+    let agent = &mut net.agents[1];
+    let decoder = agent.decoder();
+    for range in [0..40, 40..content.len()] {
+        assert!(agent.take_unopened().is_none());
+        let decoded = decoder.decode(&part(1, &content, range));
+        let taken = agent.receive_decoded(now, from, BULK, decoded);
+        assert_eq!(taken, Ok(()));
+    }
+    let unopened = agent.take_unopened().expect("it is whole");
+    assert!(net.delivered(1).is_empty());
+    let opened = decoder.open_whole(unopened);
+    assert_eq!(net.agents[1].receive_opened(now, opened), Ok(()));
+    assert_eq!(net.delivered(1), [&b"data"[..]]);
 }

@@ -10,6 +10,7 @@ use underpass_payloads::Spool;
 
 use super::Shell;
 use super::directory::{Directory, of_session, outside};
+use super::shard::Inner;
 
 impl Shell {
     /// Applies another configuration, with the neighbours that it names.
@@ -40,12 +41,22 @@ impl Shell {
 
     /// Takes a bundle that has come on a session.
     pub(super) fn receive(&self, id: SessionId, bundle: Decoded) -> Result<(), Refusal> {
-        self.with_inner(self.of_session(id), |inner, now| {
-            let outcome = inner.engine.receive(now, id, bundle);
-            if outcome.is_err() {
-                inner.counts.refused_bundles += 1;
-            }
+        let shard = self.of_session(id);
+        let counted = |inner: &mut Inner, outcome: Result<(), Refusal>| {
+            inner.counts.refused_bundles += u64::from(outcome.is_err());
             outcome
+        };
+        let (taken, unopened) = self.with_inner(shard, |inner, now| {
+            let taken = inner.engine.receive(now, id, bundle);
+            (counted(inner, taken), inner.engine.take_unopened())
+        });
+        let Some(unopened) = unopened else {
+            return taken;
+        };
+        let opened = self.decoder.open_whole(unopened);
+        self.with_inner(shard, |inner, now| {
+            let taken = inner.engine.receive_opened(now, id, opened);
+            counted(inner, taken)
         })
     }
 }

@@ -5,6 +5,7 @@ mod closed;
 mod concurrent;
 mod listed;
 mod long;
+mod opened;
 mod reached;
 mod reloaded;
 mod resting;
