@@ -16,7 +16,7 @@ use underpass_payloads::{PayloadFile, Payloads};
 use crate::desk::ClientId;
 use crate::mailbox::Stored;
 use crate::service::{Inlets, Service};
-use crate::upload::Upload;
+use crate::upload::{Upload, waiting};
 use crate::wire::{
     ErrorCode, Event, FrameError, FrameReader, Reported, Request, VERSION, encode_head,
 };
@@ -49,7 +49,8 @@ pub struct Outgoing {
     pub file: Option<Arc<PayloadFile>>,
 }
 
-/// The node that sends what applications give it. Its calls must not wait.
+/// The node that sends what applications give it. Its calls do not wait, except for the disk
+/// if a payload is there.
 pub trait Node: Send + Sync {
     /// Its ipn node number.
     fn number(&self) -> u64;
@@ -88,7 +89,7 @@ pub enum ClientError {
 pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
     service: &Service,
-    node: &dyn Node,
+    node: Arc<dyn Node>,
     max_payload_bytes: u32,
     payloads: Option<Arc<Payloads>>,
 ) -> Result<(), ClientError> {
@@ -132,7 +133,7 @@ pub(crate) struct Client<'a, S> {
     id: ClientId,
     socket: S,
     service: &'a Service,
-    pub(crate) node: &'a dyn Node,
+    pub(crate) node: Arc<dyn Node>,
     max_payload_bytes: u32,
     pub(crate) registered: BTreeSet<u64>,
     /// The folder for long payloads, if this node has one.
@@ -311,7 +312,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
             let message = format!("service {service} is not registered by this client");
             return self.refuse(Some(id), ErrorCode::NotAllowed, &message).await;
         }
-        match self.node.send(outgoing) {
+        let sent = match outgoing.file.is_some() {
+            true => {
+                let node = self.node.clone();
+                waiting(move || node.send(outgoing)).await?
+            }
+            false => self.node.send(outgoing),
+        };
+        match sent {
             Ok(created) => {
                 let sent = Event::Sent {
                     id,

@@ -153,7 +153,7 @@ enum Written {
 }
 
 /// Runs a call on a thread that may wait for the disk.
-async fn waiting<R: Send + 'static>(
+pub(crate) async fn waiting<R: Send + 'static>(
     call: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, io::Error> {
     spawn_blocking(call).await.map_err(io::Error::other)

@@ -3,11 +3,12 @@
 
 use bytes::Bytes;
 use underpass_bundle::Insecure;
-use underpass_bundle::wire::{Bundle, CborError, Extension, Reader, block_type};
+use underpass_bundle::wire::{Bundle, CborError, Content, Extension, Reader, block_type};
 
 use crate::block::{BCB_AES_GCM, BIB_HMAC_SHA2, SecurityBlock};
 use crate::canonical::canonical;
 use crate::counters::Operation::{self, Confidentiality, Integrity};
+use crate::integrity::Running;
 use crate::keys::Key;
 use crate::rules::Rule;
 use crate::scope::{Header, Target};
@@ -22,7 +23,7 @@ type Refused = (Operation, Insecure);
 impl From<Failure> for Insecure {
     fn from(failure: Failure) -> Insecure {
         match failure {
-            Failure::Failed => Insecure::Failed,
+            Failure::Failed | Failure::Unread => Insecure::Failed,
             Failure::Unknown => Insecure::Unknown,
             Failure::Malformed => Insecure::Malformed,
         }
@@ -59,8 +60,43 @@ pub(crate) fn accept(rule: &Rule, bundle: &mut Bundle) -> Result<(), Refused> {
     if rule.signs() {
         blocks.verify(rule, &bundle.payload)?;
     }
-    bundle.others.retain(|block| !is_security(block));
+    remove_security(bundle);
     Ok(())
+}
+
+/// Removes the security blocks of a bundle that ends here.
+pub(crate) fn remove_security(bundle: &mut Bundle) {
+    bundle.others.retain(|block| !is_security(block));
+}
+
+/// Begins to apply a rule to a bundle of which all but the payload has come. Returns the
+/// operation on the payload that is still to be verified, if there is one.
+///
+/// # Errors
+/// When the bundle is not as the rule requires, or its payload is to be decrypted: that
+/// needs all of it in memory.
+pub(crate) fn follow(
+    rule: &Rule,
+    bundle: &Bundle,
+    payload_bytes: u64,
+    here: bool,
+) -> Result<Option<Running>, Refused> {
+    refuse_fragment(rule, bundle)?;
+    let blocks = Blocks::read(bundle)?;
+    if rule.encrypts() {
+        let encrypted = blocks.encrypts(PAYLOAD);
+        if here || !encrypted {
+            let why = match encrypted {
+                true => Insecure::Unknown,
+                false => Insecure::Missing,
+            };
+            return Err((Confidentiality, why));
+        }
+    }
+    match rule.signs() {
+        true => blocks.verify_all_but_payload(rule, payload_bytes),
+        false => Ok(None),
+    }
 }
 
 /// Verifies the integrity of a bundle that passes this node; the bundle stays as it is.
@@ -241,30 +277,62 @@ impl Blocks {
         self.check_targets(bundle)
     }
 
-    /// Verifies all operations on primary block and payload. At least one of them must be
-    /// on the payload and cover the primary block too: otherwise the payload could come
-    /// from another bundle. An encrypted payload is authenticated by its encryption, so
-    /// an operation on the primary block is enough there.
+    /// Verifies all operations on primary block and payload.
     fn verify(&self, rule: &Rule, payload: &Bytes) -> Result<(), Refused> {
+        let pieces = Content::Here(std::slice::from_ref(payload));
+        let target = Target::Block(self.payload, pieces);
+        self.verify_each(rule, |Found { header, block }, place| {
+            let keys = &rule.integrity_keys;
+            integrity::verify(block, place, keys, &self.primary, &target, *header)
+        })
+    }
+
+    /// The same for a payload that is still to come; returns the operation on it.
+    fn verify_all_but_payload(&self, rule: &Rule, bytes: u64) -> Result<Option<Running>, Refused> {
+        let mut running = None;
+        self.verify_each(rule, |Found { header, block }, place| {
+            let (keys, target) = (&rule.integrity_keys, (self.payload, bytes));
+            let begun = Running::begin((block, place), keys, &self.primary, target, *header)?;
+            running = Some(begun);
+            Ok(())
+        })?;
+        Ok(running)
+    }
+
+    /// Verifies all operations on the primary block, and has each on the payload verified. At
+    /// least one of them must be on the payload and cover the primary block too: otherwise the
+    /// payload could come from another bundle. An encrypted payload is authenticated by its
+    /// encryption, so an operation on the primary block is enough there.
+    fn verify_each(
+        &self,
+        rule: &Rule,
+        mut on_payload: impl FnMut(&Found, usize) -> Result<(), Failure>,
+    ) -> Result<(), Refused> {
         let refused = |failure: Failure| (Integrity, Insecure::from(failure));
-        let pieces = std::slice::from_ref(payload);
+        let keys = &rule.integrity_keys;
         let (mut primary, mut bound) = (false, false);
-        for Found { header, block } in &self.bibs {
+        for found in &self.bibs {
+            let Found { header, block } = found;
             for (place, number) in block.targets.iter().enumerate() {
-                let target = match *number {
-                    PRIMARY => Target::Primary,
-                    PAYLOAD if !self.encrypts(PAYLOAD) => Target::Block(self.payload, pieces),
+                let of_payload = match *number {
+                    PRIMARY => false,
+                    PAYLOAD if !self.encrypts(PAYLOAD) => true,
                     _ => continue,
                 };
                 if block.context != BIB_HMAC_SHA2 {
                     return Err((Integrity, Insecure::Unknown));
                 }
-                let keys = &rule.integrity_keys;
-                integrity::verify(block, place, keys, &self.primary, &target, *header)
-                    .map_err(refused)?;
-                match *number {
-                    PRIMARY => primary = true,
-                    _ => bound = integrity::scope(block).map_err(refused)?.has_primary(),
+                let verified = match of_payload {
+                    true => on_payload(found, place),
+                    false => {
+                        let target = Target::Primary;
+                        integrity::verify(block, place, keys, &self.primary, &target, *header)
+                    }
+                };
+                verified.map_err(refused)?;
+                match of_payload {
+                    true => bound = integrity::scope(block).map_err(refused)?.has_primary(),
+                    false => primary = true,
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! BCB-AES-GCM (RFC 9173 §4).
 
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, Tag, UnboundKey};
+use underpass_bundle::wire::Content;
 
 use crate::Failure;
 use crate::block::{self, SecurityBlock, Value};
@@ -110,7 +111,8 @@ pub fn encrypt(
     security: Header,
     content: &mut [u8],
 ) -> Result<Vec<(u64, Value)>, Failure> {
-    let aad = covered(scope, primary, &Target::Block(target, &[]), security);
+    let target = Target::Block(target, Content::Here(&[]));
+    let aad = covered(scope, primary, &target, security);
     let nonce = Nonce::assume_unique_for_key(iv);
     let tag = cipher
         .0
@@ -162,7 +164,7 @@ pub fn decrypt(
     let aad = covered(
         scope(block)?,
         primary,
-        &Target::Block(target, &[]),
+        &Target::Block(target, Content::Here(&[])),
         security,
     );
     let mut opened = Vec::with_capacity(length);

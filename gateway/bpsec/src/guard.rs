@@ -1,16 +1,18 @@
 //! Applies a node's security rules to its bundles.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
-use underpass_bundle::wire::{Bundle, Eid, Extension, ipn};
-use underpass_bundle::{Insecure, Secured, Security};
+use underpass_bundle::wire::{Bundle, Content, Eid, Extension, ipn, ipn_parts};
+use underpass_bundle::{Following, Insecure, Secured, Security};
 
 use crate::Failure;
-use crate::acceptance::{accept, reveal, verify_in_transit};
+use crate::acceptance::{accept, follow, remove_security, reveal, verify_in_transit};
 use crate::counters::{Counts, Operation, Outcome};
+use crate::integrity::Running;
 use crate::keys::Key;
 use crate::rules::{Active, Rule, find};
 use crate::sourcing::secure;
@@ -31,7 +33,9 @@ pub struct Guard {
     rules: RwLock<Arc<Vec<Active>>>,
     /// The number of rules: a node without any takes no lock for its bundles.
     in_force: AtomicUsize,
-    counts: Counts,
+    /// Whether one of them encrypts bundles that may be for this node.
+    decrypts: AtomicBool,
+    counts: Arc<Counts>,
 }
 
 impl Guard {
@@ -44,7 +48,8 @@ impl Guard {
             source: ipn(node, 0),
             rules: RwLock::default(),
             in_force: AtomicUsize::new(0),
-            counts: Counts::default(),
+            decrypts: AtomicBool::new(false),
+            counts: Arc::default(),
         };
         guard.replace(rules)?;
         Ok(guard)
@@ -59,9 +64,13 @@ impl Guard {
         let active = rules.into_iter().map(Active::new);
         let active: Vec<Active> = active.collect::<Result<_, _>>()?;
         let count = active.len();
+        let node = ipn_parts(&self.source).map_or(0, |(node, _)| node);
+        let of_node = |active: &Active| active.rule.decrypts_at(node);
+        let decrypts = active.iter().any(of_node);
         // No code that holds the lock can panic half-way.
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(active);
         self.in_force.store(count, Ordering::Release);
+        self.decrypts.store(decrypts, Ordering::Release);
         Ok(())
     }
 
@@ -84,6 +93,16 @@ impl Guard {
         Some(Arc::clone(&rules))
     }
 
+    /// The rule for bundles between these endpoints, if there is one.
+    fn with_rule<R>(
+        &self,
+        (source, destination): (&Eid, &Eid),
+        call: impl FnOnce(&Active) -> R,
+    ) -> Option<R> {
+        let rules = self.rules()?;
+        find(&rules, source, destination).map(call)
+    }
+
     fn count_all(&self, rule: &Rule, outcome: Outcome) {
         for (used, operation) in [
             (rule.signs(), Operation::Integrity),
@@ -94,36 +113,48 @@ impl Guard {
             }
         }
     }
+
+    /// Notes why a bundle is refused.
+    fn refused(&self, (operation, why): (Operation, Insecure)) -> Insecure {
+        self.counts.count(operation, Outcome::from(why));
+        why
+    }
 }
 
 impl Security for Guard {
-    fn is_used(&self) -> bool {
-        self.rules_in_force() > 0
+    fn decrypts(&self) -> bool {
+        self.decrypts.load(Ordering::Acquire)
     }
 
-    fn secures(&self, source: &Eid, destination: &Eid) -> bool {
-        let rules = self.rules();
-        let active = rules
-            .as_ref()
-            .and_then(|rules| find(rules, source, destination));
-        active.is_some_and(|active| active.rule.signs() || active.rule.encrypts())
+    fn secures(&self, source: &Eid, destination: &Eid, passes: bool) -> bool {
+        let required = self.with_rule((source, destination), |active| {
+            active.rule.is_required(!passes)
+        });
+        required == Some(true)
+    }
+
+    fn encrypts(&self, source: &Eid, destination: &Eid) -> bool {
+        let encrypts = |active: &Active| active.rule.encrypts();
+        self.with_rule((source, destination), encrypts) == Some(true)
     }
 
     fn secure(
         &self,
         primary: &mut PrimaryBlock,
         first_number: u64,
-        payload: &[Bytes],
-    ) -> Option<Secured> {
-        let rules = self.rules()?;
-        let active = find(&rules, &primary.source, &primary.destination)?;
-        if !active.rule.signs() && !active.rule.encrypts() {
-            return None;
-        }
-        let secured = secure(active, &self.source, primary, first_number, payload)
-            .expect("a payload is far smaller than AES-GCM allows");
+        payload: Content<'_>,
+    ) -> io::Result<Option<Secured>> {
+        let Some(rules) = self.rules() else {
+            return Ok(None);
+        };
+        let active = find(&rules, &primary.source, &primary.destination);
+        let Some(active) = active.filter(|active| active.rule.is_required(true)) else {
+            return Ok(None);
+        };
+        let secured = secure(active, &self.source, primary, first_number, payload);
+        let secured = secured.map_err(io::Error::other)?;
         self.count_all(&active.rule, Outcome::Added);
-        Some(secured)
+        Ok(Some(secured))
     }
 
     fn reveal(&self, primary: &[u8], others: &[Extension], payload: &[u8]) -> Option<Bytes> {
@@ -143,7 +174,7 @@ impl Security for Guard {
         let Some(Active { rule, .. }) = find(&rules, &primary.source, &primary.destination) else {
             return Ok(());
         };
-        if !(rule.signs() || rule.encrypts()) || !(here || rule.verify_in_transit) {
+        if !rule.is_required(here) {
             return Ok(());
         }
         let accepted = match here {
@@ -153,12 +184,64 @@ impl Security for Guard {
         match accepted {
             Ok(()) if here => self.count_all(rule, Outcome::Verified),
             Ok(()) => self.counts.count(Operation::Integrity, Outcome::Verified),
-            Err((operation, why)) => {
-                self.counts.count(operation, Outcome::from(why));
-                return Err(why);
-            }
+            Err(refused) => return Err(self.refused(refused)),
         }
         Ok(())
+    }
+
+    fn follow(
+        &self,
+        bundle: &Bundle,
+        payload_bytes: u64,
+        here: bool,
+    ) -> Result<Option<Box<dyn Following>>, Insecure> {
+        let Some(rules) = self.rules() else {
+            return Ok(None);
+        };
+        let primary = &bundle.primary;
+        let found = find(&rules, &primary.source, &primary.destination);
+        let Some(Active { rule, .. }) = found.filter(|active| active.rule.is_required(here)) else {
+            return Ok(None);
+        };
+        let running = follow(rule, bundle, payload_bytes, here);
+        let running = running.map_err(|refused| self.refused(refused))?;
+        Ok(Some(Box::new(Followed {
+            running,
+            here,
+            counts: self.counts.clone(),
+        })))
+    }
+}
+
+/// A bundle whose payload comes, with the operation on that, if there is one.
+#[derive(Debug)]
+struct Followed {
+    running: Option<Running>,
+    here: bool,
+    counts: Arc<Counts>,
+}
+
+impl Following for Followed {
+    fn take(&mut self, piece: &[u8]) {
+        if let Some(running) = &mut self.running {
+            running.take(piece);
+        }
+    }
+
+    fn finish(self: Box<Self>, bundle: &mut Bundle) -> Result<(), Insecure> {
+        let Followed {
+            running,
+            here,
+            counts,
+        } = *self;
+        let verified = running.map_or(Ok(()), Running::finish);
+        let verified = verified.map_err(Insecure::from);
+        let outcome = verified.map_or_else(Outcome::from, |()| Outcome::Verified);
+        counts.count(Operation::Integrity, outcome);
+        if verified.is_ok() && here {
+            remove_security(bundle);
+        }
+        verified
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ring::hmac;
 use subtle::ConstantTimeEq;
-use underpass_bundle::wire::{BYTES, write_head};
+use underpass_bundle::wire::{BYTES, Content, write_head};
 
 use crate::Failure;
 use crate::block::{self, SecurityBlock, Value};
@@ -69,7 +69,10 @@ pub fn parameters(hash: Hash, scope: Scope) -> Vec<(u64, Value)> {
 }
 
 /// The result for one target. `primary` is the primary block in deterministic encoding;
-/// the target must have no CRC (RFC 9173 §3.8.1).
+/// the target must have no CRC (RFC 9173 §3.8.1). Waits for the disk if the target is there.
+///
+/// # Errors
+/// When the target cannot be read.
 pub fn sign(
     key: &Key,
     hash: Hash,
@@ -77,10 +80,10 @@ pub fn sign(
     primary: &[u8],
     target: &Target<'_>,
     security: Header,
-) -> Vec<(u64, Value)> {
+) -> Result<Vec<(u64, Value)>, Failure> {
     let key = hmac::Key::new(hash.algorithm(), key.material());
-    let tag = plaintext(&key, scope, primary, target, security).sign();
-    vec![(EXPECTED_HMAC, Value::Bytes(tag.as_ref().to_vec()))]
+    let tag = plaintext(&key, scope, primary, target, security)?.sign();
+    Ok(vec![(EXPECTED_HMAC, Value::Bytes(tag.as_ref().to_vec()))])
 }
 
 /// The scope of a block's operations.
@@ -105,33 +108,103 @@ pub fn verify(
     target: &Target<'_>,
     security: Header,
 ) -> Result<(), Failure> {
-    let parameters = block.parameters();
-    let variant = block::number(parameters, parameter::SHA_VARIANT)?;
-    let hash = variant.map_or(Ok(Hash::default()), Hash::from_variant)?;
-    let wrapped = block::bytes(parameters, parameter::WRAPPED_KEY)?;
-    let scope = scope(block)?;
-    let expected = block::bytes(block.results(place), EXPECTED_HMAC)?;
-    let expected = expected.ok_or(Failure::Malformed)?;
-    if expected.len() != hash.algorithm().digest_algorithm().output_len() {
-        return Err(Failure::Failed);
-    }
-    for key in keys {
-        let unwrapped = match wrapped {
-            // Another key may have wrapped it, and this key may not be an AES key.
-            Some(wrapped) => match key.unwrap_key(wrapped) {
-                Ok(unwrapped) => Some(unwrapped),
-                Err(_) => continue,
-            },
-            None => None,
-        };
-        let key = unwrapped.as_ref().unwrap_or(key);
-        let key = hmac::Key::new(hash.algorithm(), key.material());
-        let tag = plaintext(&key, scope, primary, target, security).sign();
-        if bool::from(tag.as_ref().ct_eq(expected)) {
+    let result = Expected::of(block, place)?;
+    for key in result.keys(keys) {
+        let tag = plaintext(&key, result.scope, primary, target, security)?.sign();
+        if bool::from(tag.as_ref().ct_eq(result.hmac)) {
             return Ok(());
         }
     }
     Err(Failure::Failed)
+}
+
+/// A result that is verified as its target comes, with each of the keys at once.
+#[derive(Debug)]
+pub struct Running {
+    hmacs: Vec<hmac::Context>,
+    expected: Vec<u8>,
+}
+
+impl Running {
+    /// Begins to verify the result for the target with index `place` of a block: a block of this
+    /// header, whose content is to have so many bytes.
+    ///
+    /// # Errors
+    /// When the result cannot be understood.
+    pub fn begin(
+        (block, place): (&SecurityBlock, usize),
+        keys: &[Key],
+        primary: &[u8],
+        (target, bytes): (Header, u64),
+        security: Header,
+    ) -> Result<Running, Failure> {
+        let result = Expected::of(block, place)?;
+        let target = Target::Block(target, Content::Here(&[]));
+        let begun = |key: hmac::Key| begin(&key, result.scope, primary, &target, security, bytes);
+        Ok(Running {
+            hmacs: result.keys(keys).map(begun).collect(),
+            expected: result.hmac.to_vec(),
+        })
+    }
+
+    /// Takes the next piece of the content.
+    pub fn take(&mut self, piece: &[u8]) {
+        self.hmacs.iter_mut().for_each(|hmac| hmac.update(piece));
+    }
+
+    /// Verifies the result.
+    ///
+    /// # Errors
+    /// When it is wrong.
+    pub fn finish(self) -> Result<(), Failure> {
+        let mut tags = self.hmacs.into_iter().map(hmac::Context::sign);
+        match tags.any(|tag| bool::from(tag.as_ref().ct_eq(&self.expected))) {
+            true => Ok(()),
+            false => Err(Failure::Failed),
+        }
+    }
+}
+
+/// A result as its block has it, with what it was computed by.
+struct Expected<'a> {
+    hash: Hash,
+    scope: Scope,
+    wrapped: Option<&'a [u8]>,
+    hmac: &'a [u8],
+}
+
+impl<'a> Expected<'a> {
+    fn of(block: &'a SecurityBlock, place: usize) -> Result<Expected<'a>, Failure> {
+        let parameters = block.parameters();
+        let variant = block::number(parameters, parameter::SHA_VARIANT)?;
+        let hash = variant.map_or(Ok(Hash::default()), Hash::from_variant)?;
+        let wrapped = block::bytes(parameters, parameter::WRAPPED_KEY)?;
+        let scope = scope(block)?;
+        let hmac = block::bytes(block.results(place), EXPECTED_HMAC)?;
+        let hmac = hmac.ok_or(Failure::Malformed)?;
+        if hmac.len() != hash.algorithm().digest_algorithm().output_len() {
+            return Err(Failure::Failed);
+        }
+        Ok(Expected {
+            hash,
+            scope,
+            wrapped,
+            hmac,
+        })
+    }
+
+    /// The keys by which it may have been computed.
+    fn keys(&self, keys: &[Key]) -> impl Iterator<Item = hmac::Key> {
+        keys.iter().filter_map(move |key| {
+            let unwrapped = match self.wrapped {
+                // Another key may have wrapped it, and this key may not be an AES key.
+                Some(wrapped) => Some(key.unwrap_key(wrapped).ok()?),
+                None => None,
+            };
+            let key = unwrapped.as_ref().unwrap_or(key);
+            Some(hmac::Key::new(self.hash.algorithm(), key.material()))
+        })
+    }
 }
 
 /// The HMAC over the integrity-protected plaintext (RFC 9173 §3.7), which is never
@@ -142,20 +215,33 @@ fn plaintext(
     primary: &[u8],
     target: &Target<'_>,
     security: Header,
+) -> Result<hmac::Context, Failure> {
+    // The primary block, too, is covered as if it were in a byte string, as in the
+    // example of appendix A.3.3.1.
+    let whole = [Bytes::copy_from_slice(primary)];
+    let content = match target {
+        Target::Primary => Content::Here(&whole),
+        Target::Block(_, content) => *content,
+    };
+    let mut context = begin(key, scope, primary, target, security, content.bytes());
+    let read = content.each_piece(|piece| context.update(piece));
+    read.map_err(|_| Failure::Unread)?;
+    Ok(context)
+}
+
+/// That HMAC over all before the content of the target, which is to have so many bytes.
+fn begin(
+    key: &hmac::Key,
+    scope: Scope,
+    primary: &[u8],
+    target: &Target<'_>,
+    security: Header,
+    bytes: u64,
 ) -> hmac::Context {
     let mut context = hmac::Context::with_key(key);
     context.update(&covered(scope, primary, target, security));
-    // The primary block, too, is covered as if it were in a byte string, as in the
-    // example of appendix A.3.3.1.
-    let primary = [Bytes::copy_from_slice(primary)];
-    let pieces = match target {
-        Target::Primary => &primary,
-        Target::Block(_, pieces) => *pieces,
-    };
-    let length = pieces.iter().map(|piece| piece.len() as u64).sum();
     let mut head = Vec::with_capacity(9);
-    write_head(&mut head, BYTES, length);
+    write_head(&mut head, BYTES, bytes);
     context.update(&head);
-    pieces.iter().for_each(|piece| context.update(piece));
     context
 }

@@ -1,7 +1,8 @@
 //! Bundle Protocol Security: the abstract security block of RFC 9172, the two
 //! default security contexts of RFC 9173, and a node's policy for both.
 //!
-//! Nothing here has I/O or a clock. [`SecurityBlock`] reads and writes the content of a
+//! Nothing here has I/O of its own or a clock; a payload on disk is read through its handle.
+//! [`SecurityBlock`] reads and writes the content of a
 //! security block. [`integrity`] is BIB-HMAC-SHA2, and [`confidentiality`] is
 //! BCB-AES-GCM. A [`Guard`] holds a node's [`Rule`]s: it secures the bundles that begin
 //! at the node, and checks received bundles against the rules.
@@ -46,4 +47,7 @@ pub enum Failure {
     /// The parameters or results contradict their context.
     #[error("the security block is malformed")]
     Malformed,
+    /// The payload is on disk, and the disk fails.
+    #[error("the payload cannot be read")]
+    Unread,
 }

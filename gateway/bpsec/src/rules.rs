@@ -64,6 +64,14 @@ impl Pattern {
             }
         }
     }
+
+    /// Whether an endpoint of this node may be in the set; each name may be its own.
+    pub fn may_be_at(&self, number: u64) -> bool {
+        match self {
+            Pattern::Any | Pattern::Dtn { .. } => true,
+            Pattern::Ipn { node, .. } => node.is_none_or(|node| node == number),
+        }
+    }
 }
 
 impl FromStr for Pattern {
@@ -126,6 +134,17 @@ impl Rule {
 
     pub(crate) fn signs(&self) -> bool {
         !self.integrity_keys.is_empty()
+    }
+
+    /// Whether bundles have to be as it says where they begin or end (`at_end`), or where
+    /// they pass.
+    pub(crate) fn is_required(&self, at_end: bool) -> bool {
+        (self.signs() || self.encrypts()) && (at_end || self.verify_in_transit)
+    }
+
+    /// Whether it has payloads encrypted that end at this node.
+    pub(crate) fn decrypts_at(&self, node: u64) -> bool {
+        self.encrypts() && self.destination.may_be_at(node)
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a security operation covers besides its target's content: the common part of IPPT
 //! and AAD (RFC 9173 §3.7 and §4.7).
 
-use bytes::Bytes;
-use underpass_bundle::wire::{UNSIGNED, write_head};
+use underpass_bundle::wire::{Content, UNSIGNED, write_head};
 
 /// Integrity scope flags (RFC 9173 §3.3.3) and AAD scope flags (§4.3.4), which have the
 /// same values.
@@ -54,8 +53,8 @@ impl Header {
 pub enum Target<'a> {
     /// The primary block.
     Primary,
-    /// Another block: its header, and its content in pieces.
-    Block(Header, &'a [Bytes]),
+    /// Another block: its header and its content.
+    Block(Header, Content<'a>),
 }
 
 /// The scope flags and the bytes that they select: the primary block in deterministic

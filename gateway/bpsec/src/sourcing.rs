@@ -4,7 +4,7 @@ use bp7::flags::BundleControlFlags as Flags;
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_bundle::Secured;
-use underpass_bundle::wire::{CrcKind, Eid, Extension, block_type, encode_primary};
+use underpass_bundle::wire::{Content, CrcKind, Eid, Extension, block_type, encode_primary};
 
 use crate::Failure;
 use crate::block::{BCB_AES_GCM, BIB_HMAC_SHA2, SecurityBlock};
@@ -30,13 +30,14 @@ pub(crate) const PAYLOAD: Header = Header {
 /// fragmented, since a fragment cannot be verified.
 ///
 /// # Errors
-/// When the payload is longer than AES-GCM may encrypt.
+/// When the payload cannot be read, or is to be encrypted and is on disk or longer than
+/// AES-GCM may encrypt.
 pub(crate) fn secure(
     active: &Active,
     source: &Eid,
     primary: &mut PrimaryBlock,
     first_number: u64,
-    payload: &[Bytes],
+    payload: Content<'_>,
 ) -> Result<Secured, Failure> {
     let rule = &active.rule;
     primary.bundle_control_flags |= Flags::BUNDLE_MUST_NOT_FRAGMENTED.bits();
@@ -48,17 +49,18 @@ pub(crate) fn secure(
     let primary = encode_primary(primary, crc);
     let mut blocks = Vec::with_capacity(2);
     if rule.signs() {
-        blocks.push(bib(rule, source, &primary, first_number, payload));
+        blocks.push(bib(rule, source, &primary, first_number, payload)?);
     }
-    let encrypted = match &active.sealing {
-        Some(sealing) => {
-            let mut content = payload.concat();
+    let encrypted = match (&active.sealing, payload) {
+        (Some(_), Content::OnDisk(_)) => return Err(Failure::Unknown),
+        (Some(sealing), Content::Here(pieces)) => {
+            let mut content = pieces.concat();
             let number = first_number + blocks.len() as u64;
             let block = bcb(sealing, source, &primary, number, &mut content)?;
             blocks.push(block);
             Some(Bytes::from(content))
         }
-        None => None,
+        (None, _) => None,
     };
     Ok(Secured {
         primary,
@@ -67,7 +69,13 @@ pub(crate) fn secure(
     })
 }
 
-fn bib(rule: &Rule, source: &Eid, primary: &[u8], number: u64, payload: &[Bytes]) -> Extension {
+fn bib(
+    rule: &Rule,
+    source: &Eid,
+    primary: &[u8],
+    number: u64,
+    payload: Content<'_>,
+) -> Result<Extension, Failure> {
     let header = Header {
         kind: block_type::BIB,
         number,
@@ -81,14 +89,20 @@ fn bib(rule: &Rule, source: &Eid, primary: &[u8], number: u64, payload: &[Bytes]
     let results = targets
         .iter()
         .map(|(_, target)| integrity::sign(key, rule.hash, Scope::ALL, primary, target, header));
+    let results: Result<Vec<_>, Failure> = results.collect();
     let block = SecurityBlock::new(
         targets.iter().map(|(number, _)| *number).collect(),
         BIB_HMAC_SHA2,
         source.clone(),
         integrity::parameters(rule.hash, Scope::ALL),
-        results.collect(),
+        results?,
     );
-    Extension::new(header.kind, number, header.flags, &block.encode())
+    Ok(Extension::new(
+        header.kind,
+        number,
+        header.flags,
+        &block.encode(),
+    ))
 }
 
 fn bcb(

@@ -3,13 +3,14 @@
 
 use bytes::Bytes;
 use underpass_bpsec::confidentiality::{self, Variant};
-use underpass_bpsec::integrity::{self, Hash};
+use underpass_bpsec::integrity::{self, Hash, Running};
 use underpass_bpsec::{
     BCB_AES_GCM, BIB_HMAC_SHA2, Failure, Header, Key, Scope, SecurityBlock, Target, Value,
     canonical,
 };
 use underpass_bundle::wire::{
-    Block, CodePoints, CrcKind, DecodeLimits, Eid, block_type, encode_primary, inspect, ipn,
+    Block, CodePoints, Content, CrcKind, DecodeLimits, Eid, block_type, encode_primary, inspect,
+    ipn,
 };
 
 /// A.1: a BIB on the payload block, without additional scope.
@@ -120,7 +121,7 @@ fn a_1_simple_integrity() {
     let payload = example.of_kind(block_type::PAYLOAD);
     assert_eq!(payload.data, PAYLOAD);
     let pieces = [payload.data.slice(..10), payload.data.slice(10..)];
-    let target = Target::Block(header(payload), &pieces);
+    let target = Target::Block(header(payload), Content::Here(&pieces));
     let verify =
         |keys: &[Key]| integrity::verify(&block, 0, keys, &example.primary, &target, header(bib));
     assert_eq!(verify(&[key(CONTENT_KEY), key(HMAC_KEY)]), Ok(()));
@@ -136,8 +137,35 @@ fn a_1_simple_integrity() {
         header(bib),
     );
     let parameters = integrity::parameters(hash, scope);
-    let made = SecurityBlock::new(vec![1], BIB_HMAC_SHA2, ipn(2, 1), parameters, vec![signed]);
+    let results = vec![signed.unwrap()];
+    let made = SecurityBlock::new(vec![1], BIB_HMAC_SHA2, ipn(2, 1), parameters, results);
     assert_eq!(made, block);
+}
+
+#[test]
+fn a_payload_is_verified_as_it_comes() {
+    let example = Example::read(SIMPLE_INTEGRITY);
+    let bib = example.of_kind(block_type::BIB);
+    let block = security(&bib.data, BIB_HMAC_SHA2, &ipn(2, 1));
+    let payload = example.of_kind(block_type::PAYLOAD);
+    let verify = |keys: &[Key], bytes: usize, pieces: &[&[u8]]| {
+        let target = (header(payload), bytes as u64);
+        let begun = Running::begin((&block, 0), keys, &example.primary, target, header(bib));
+        let mut running = begun.unwrap();
+        pieces.iter().for_each(|piece| running.take(piece));
+        running.finish()
+    };
+    let keys = [key(CONTENT_KEY), key(HMAC_KEY)];
+    let (all, whole) = (PAYLOAD.len(), [&PAYLOAD[..10], b"", &PAYLOAD[10..]]);
+    assert_eq!(verify(&keys, all, &whole), Ok(()));
+    for failed in [
+        verify(&keys[..1], all, &whole),
+        verify(&keys, all, &whole[..2]),
+        verify(&keys, all - 1, &[&PAYLOAD[..all - 1]]),
+        verify(&[], all, &whole),
+    ] {
+        assert_eq!(failed, Err(Failure::Failed));
+    }
 }
 
 #[test]
@@ -185,9 +213,12 @@ fn a_3_blocks_from_two_sources() {
     assert_eq!(block.targets, [0, 2]);
     let age = example.of_kind(block_type::BUNDLE_AGE);
     let pieces = [age.data.clone()];
-    for (place, target) in [Target::Primary, Target::Block(header(age), &pieces)]
-        .iter()
-        .enumerate()
+    for (place, target) in [
+        Target::Primary,
+        Target::Block(header(age), Content::Here(&pieces)),
+    ]
+    .iter()
+    .enumerate()
     {
         let verify = |place| {
             let keys = [key(HMAC_KEY)];
@@ -203,7 +234,7 @@ fn a_3_blocks_from_two_sources() {
             target,
             header(bib),
         );
-        assert_eq!(signed, block.results(place));
+        assert_eq!(signed.unwrap(), block.results(place));
     }
     let bcb = example.of_kind(block_type::BCB);
     let block = security(&bcb.data, BCB_AES_GCM, &ipn(2, 1));
@@ -248,7 +279,7 @@ fn a_4_full_scope() {
 
     let block = security(&bib_content, BIB_HMAC_SHA2, &ipn(2, 1));
     let pieces = [Bytes::from_static(PAYLOAD)];
-    let target = Target::Block(header(payload), &pieces);
+    let target = Target::Block(header(payload), Content::Here(&pieces));
     let keys = [key(HMAC_KEY)];
     let (primary, security) = (&example.primary, header(bib));
     assert_eq!(
@@ -263,7 +294,7 @@ fn a_4_full_scope() {
         &target,
         security,
     );
-    assert_eq!(signed, block.results(0));
+    assert_eq!(signed.unwrap(), block.results(0));
 
     let mut content = bib_content.clone();
     let cipher = Variant::Aes256.cipher(&content_key).unwrap();
@@ -286,7 +317,7 @@ fn a_wrapped_key_of_an_hmac_is_unwrapped() {
     let bib = example.of_kind(block_type::BIB);
     let payload = example.of_kind(block_type::PAYLOAD);
     let pieces = [payload.data.clone()];
-    let target = Target::Block(header(payload), &pieces);
+    let target = Target::Block(header(payload), Content::Here(&pieces));
     let sign = |hash| {
         let signer = key(HMAC_KEY);
         integrity::sign(
@@ -297,6 +328,7 @@ fn a_wrapped_key_of_an_hmac_is_unwrapped() {
             &target,
             header(bib),
         )
+        .unwrap()
     };
     let wrapped = key(WRAPPING_KEY).wrap_key(&key(HMAC_KEY)).unwrap();
     // RFC 9173 §3.3: absent parameters have their defaults.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use underpass_bundle::wire::Eid;
-use underpass_bundle::{self as bundle, BundleId, NeighbourId, SendError};
+use underpass_bundle::{self as bundle, BundleId, NeighbourId, SendError, Signed, Unsigned};
 use underpass_payloads::PayloadFile;
 
 use crate::engine::Engine;
@@ -47,8 +47,21 @@ impl Engine {
         self.agent.named_route(endpoint).map(|(via, _)| via)
     }
 
-    /// Sends a bundle for an application, with the payload of `file`, if given, instead of its own.
-    /// It is under custody only where the route says so: a neighbour without custody would never
+    /// Begins a bundle of an application whose payload is on disk, if it has to be secured: see
+    /// [`bundle::Agent::draft_file`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn draft_for_application(
+        &mut self,
+        now: Instant,
+        send: &bundle::Send,
+    ) -> Result<Option<Unsigned>, SendError> {
+        self.agent.draft_file(now, send)
+    }
+
+    /// Sends a bundle for an application, with the payload of `file`, if given, instead of its own,
+    /// and what secures that, if it has to be. It is under custody only where the route says so: a neighbour without custody would never
     /// signal.
     ///
     /// # Errors
@@ -58,13 +71,13 @@ impl Engine {
         &mut self,
         now: Instant,
         mut send: bundle::Send,
-        file: Option<Arc<PayloadFile>>,
+        file: Option<(Arc<PayloadFile>, Option<Signed>)>,
     ) -> Result<SentBundle, SendError> {
         let to = bundle::wire::ipn_parts(&send.destination).map(|(node, _)| node);
         let here = self.own_service(&send.destination).is_some();
         let named = self.agent.named_route(&send.destination);
         let bytes: u64 = send.payload.iter().map(|piece| piece.len() as u64).sum();
-        let all_bytes = bytes + file.as_ref().map_or(0, |file| file.len());
+        let all_bytes = bytes + file.as_ref().map_or(0, |(file, _)| file.len());
         send.class = self.known(send.class);
         send.custody &= match to {
             Some(node) => self.agent.takes_custody_to(node, all_bytes),
@@ -86,7 +99,8 @@ impl Engine {
             }
         }
         let sent = match file {
-            Some(file) => self.agent.send_file(now, send, file),
+            Some((file, Some(signed))) => self.agent.send_signed(now, send, file, signed),
+            Some((file, None)) => self.agent.send_file(now, send, file),
             None => self.agent.send(now, send),
         };
         let sent = sent.map(|id| SentBundle {

@@ -16,15 +16,13 @@ use std::thread;
 
 use bytes::Bytes;
 
-use crate::file::PayloadFile;
+use crate::file::{PIECE_BYTES, PayloadFile};
 use crate::folder::{Payloads, Refused, Room, check_disk};
 use crate::ranges::Ranges;
 
 /// Unsynced bytes that may wait in the page cache; bounded so that the last part does not
 /// have to wait for all of them.
 const SYNC_BYTES: u64 = 64 << 20;
-/// Bytes that are read or written at once.
-const PIECE_BYTES: usize = 256 << 10;
 /// Upper limit of disjoint ranges of a payload: each takes some memory, and up to two blocks of
 /// the disk beside its bytes.
 const MOST_RANGES: usize = 4_096;

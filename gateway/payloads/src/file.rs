@@ -12,6 +12,9 @@ use nix::unistd::linkat;
 
 use crate::folder::Room;
 
+/// Bytes that are read or written at once.
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
+
 /// A payload in a file, passed on instead of its bytes. A file without a name is deleted
 /// with its last handle.
 #[derive(Debug)]
@@ -111,6 +114,23 @@ impl PayloadFile {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.file.read_exact_at(buffer, self.start + offset)
+    }
+
+    /// Passes all bytes to `take` in order, piece by piece. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn each_piece(&self, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        let mut buffer = Vec::new();
+        let mut at = 0;
+        while at < self.bytes {
+            let left = usize::try_from(self.bytes - at).unwrap_or(usize::MAX);
+            buffer.resize(left.min(PIECE_BYTES), 0);
+            self.read_at(&mut buffer, at)?;
+            take(&buffer);
+            at += buffer.len() as u64;
+        }
+        Ok(())
     }
 
     /// Gives the file its name in the folder, durably, for this record; a later run finds

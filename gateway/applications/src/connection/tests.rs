@@ -60,7 +60,7 @@ impl Served {
         let for_client = service.clone();
         let for_files = Some(payloads.clone());
         let task = tokio::spawn(async move {
-            serve_client(theirs, &for_client, &*node, 1 << 16, for_files).await
+            serve_client(theirs, &for_client, node, 1 << 16, for_files).await
         });
         Served {
             socket,

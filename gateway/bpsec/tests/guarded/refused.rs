@@ -6,7 +6,7 @@ use underpass_bpsec::integrity::{self, Hash};
 use underpass_bpsec::{
     BIB_HMAC_SHA2, Header, Key, Operation, Outcome, Rule, Scope, SecurityBlock, Target, Value,
 };
-use underpass_bundle::wire::{CodePoints, Eid, Record, block_type, decode_record, ipn};
+use underpass_bundle::wire::{CodePoints, Content, Eid, Record, block_type, decode_record, ipn};
 use underpass_bundle::{Insecure, NamedRoutes, NeighbourId, Reject, Send};
 
 use crate::nodes::*;
@@ -282,8 +282,12 @@ fn signed(raw: &Bytes, key: &Key, wrapped: Option<&[u8]>, scope: Scope) -> Vec<u
         number: 1,
         flags: 0,
     };
-    let sign = |target| integrity::sign(key, Hash::Sha256, scope, &primary, &target, header);
-    let results = vec![sign(Target::Primary), sign(Target::Block(payload, &pieces))];
+    let payload = Target::Block(payload, Content::Here(&pieces));
+    let results = [Target::Primary, payload].map(|target| {
+        let signed = integrity::sign(key, Hash::Sha256, scope, &primary, &target, header);
+        signed.unwrap()
+    });
+    let results = results.to_vec();
     let mut parameters = integrity::parameters(Hash::Sha256, scope);
     // Parameter 2 is the wrapped key (RFC 9173 §3.3.2).
     parameters.extend(wrapped.map(|wrapped| (2, Value::Bytes(wrapped.to_vec()))));

@@ -297,6 +297,7 @@ impl Agent {
                 custody: false,
                 payload: vec![Bytes::from(record)],
                 file: None,
+                signed: None,
                 via,
                 own: false,
                 label: 0,

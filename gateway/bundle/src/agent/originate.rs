@@ -13,15 +13,16 @@ use super::deliver::counted_node;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
 use super::fixed::FixedParts;
 use super::quota::Reservation;
+use super::signing::{FIRST_SECURITY_NUMBER, Signed};
 use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
 use crate::wire::{
-    CrcKind, Eid, block_type, ipn_parts, is_null, order_block, seal_payload, seal_payload_of,
-    seal_primary, write_trailer,
+    Content, CrcKind, Eid, block_type, ipn_parts, is_null, order_block, seal_payload,
+    seal_payload_of, seal_payload_part, seal_primary, write_trailer,
 };
 
 /// Longer lifetimes count as this: it is practically endless.
-const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub(super) const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A bundle of this node before it is sealed.
 pub(super) struct Draft {
@@ -35,6 +36,8 @@ pub(super) struct Draft {
     pub payload: Vec<Bytes>,
     /// The payload, if it is on disk.
     pub file: Option<Arc<PayloadFile>>,
+    /// What secures that, if it has to be.
+    pub signed: Option<Box<Signed>>,
     pub via: NeighbourId,
     /// Whether a service of this node sends it, and so is told of its end.
     pub own: bool,
@@ -60,18 +63,43 @@ impl Agent {
     ///
     /// # Errors
     /// As [`Agent::send`]; also when it is for this node itself, or is to be
-    /// secured.
+    /// secured: see [`Agent::send_signed`].
     pub fn send_file(
         &mut self,
         now: Instant,
         send: Send,
         file: Arc<PayloadFile>,
     ) -> Result<BundleId, SendError> {
+        self.take_file(now, send, file, None)
+    }
+
+    /// As [`Agent::send_file`], of a bundle that was secured.
+    ///
+    /// # Errors
+    /// As [`Agent::send`]; also when it is for this node itself, or is to be
+    /// encrypted.
+    pub fn send_signed(
+        &mut self,
+        now: Instant,
+        send: Send,
+        file: Arc<PayloadFile>,
+        signed: Signed,
+    ) -> Result<BundleId, SendError> {
+        self.take_file(now, send, file, Some(signed))
+    }
+
+    fn take_file(
+        &mut self,
+        now: Instant,
+        send: Send,
+        file: Arc<PayloadFile>,
+        signed: Option<Signed>,
+    ) -> Result<BundleId, SendError> {
         let send = Send {
             payload: Vec::new(),
             ..send
         };
-        self.take_from_service(now, send, None, Some(file))
+        self.take_from_service(now, send, None, Some((file, signed)))
     }
 
     fn take_from_service(
@@ -79,7 +107,7 @@ impl Agent {
         now: Instant,
         send: Send,
         note: Option<Note>,
-        file: Option<Arc<PayloadFile>>,
+        file: Option<(Arc<PayloadFile>, Option<Signed>)>,
     ) -> Result<BundleId, SendError> {
         if is_null(&send.destination) {
             return Err(SendError::Destination);
@@ -93,14 +121,12 @@ impl Agent {
             return Err(SendError::Source);
         };
         let here = self.config.own_service(&send.destination);
-        let own = here.is_some();
-        let secures = || {
-            let security = self.config.security.as_ref();
-            security.is_some_and(|security| security.secures(&source, &send.destination))
-        };
-        if file.is_some() && (own || secures()) {
+        if let Some((_, signed)) = &file
+            && (here.is_some() || self.lacks_security(&source, &send.destination, signed.as_ref()))
+        {
             return Err(SendError::OnDisk);
         }
+        let (file, signed) = file.unzip();
         if let Some(service) = here {
             return self.send_to_itself(now, send, source, service, bytes);
         }
@@ -134,6 +160,7 @@ impl Agent {
             custody: send.custody,
             payload: send.payload,
             file,
+            signed: signed.flatten().map(Box::new),
             via,
             own: true,
             label: send.label,
@@ -262,25 +289,42 @@ impl Agent {
             Some(file) => file.len(),
             None => draft.payload.iter().map(|piece| piece.len() as u64).sum(),
         };
-        let source = self.config.endpoint(draft.service);
-        let (mut primary, primary_raw) = seal_primary(
-            draft.destination,
-            // The name may be gone since the draft was made.
-            source.unwrap_or_else(|| self.admin.clone()),
-            draft.report_to,
-            self.timestamps.next(now, draft.service),
-            lifetime,
-            draft.flags.bits(),
-        );
         let mut others = match draft.last {
             true => vec![order_block(BlockNumbers::NEXT)],
             false => Vec::new(),
         };
-        let security = self.config.security.as_ref();
-        let first_number = BlockNumbers::NEXT + 1;
-        let secured = security
-            .filter(|_| draft.file.is_none())
-            .and_then(|security| security.secure(&mut primary, first_number, &draft.payload));
+        let (primary, primary_raw, secured, since) = match draft.signed {
+            Some(signed) => {
+                let Signed {
+                    primary,
+                    secured,
+                    since,
+                } = *signed;
+                (primary, Bytes::new(), Some(secured), since)
+            }
+            None => {
+                let source = self.config.endpoint(draft.service);
+                let (mut primary, raw) = seal_primary(
+                    draft.destination,
+                    // The name may be gone since the draft was made.
+                    source.unwrap_or_else(|| self.admin.clone()),
+                    draft.report_to,
+                    self.timestamps.next(now, draft.service),
+                    lifetime,
+                    draft.flags.bits(),
+                );
+                let security = self.config.security.as_ref();
+                let secured = security
+                    .filter(|_| draft.file.is_none())
+                    .and_then(|security| {
+                        let payload = Content::Here(&draft.payload);
+                        let secured = security.secure(&mut primary, FIRST_SECURITY_NUMBER, payload);
+                        secured.expect("a payload in memory can be read, and is short")
+                    });
+                (primary, raw, secured, now)
+            }
+        };
+        let is_secured = secured.is_some();
         let (primary_raw, payload, payload_crc) = match secured {
             Some(secured) => {
                 others.extend(secured.blocks);
@@ -291,11 +335,13 @@ impl Agent {
             None => (primary_raw, draft.payload, self.config.payload_crc),
         };
         let (payload_head, tail) = match &draft.file {
+            Some(file) if is_secured => seal_payload_part(file.len()),
             Some(file) => seal_payload_of(file),
             None => seal_payload(&payload, payload_crc),
         };
         let fixed = FixedParts::new(&primary_raw, &payload_head, &write_trailer(&tail));
         let to = (draft.via, draft.class);
+        let age_ms = now.saturating_duration_since(since).as_millis();
         let stored = StoredBundle {
             others: others.into(),
             reports: !is_null(&primary.report_to),
@@ -304,8 +350,9 @@ impl Agent {
             own: draft.own,
             label: draft.label,
             note: draft.note.map(Box::new),
+            age_ms: u64::try_from(age_ms).unwrap_or(u64::MAX),
             file: draft.file,
-            ..StoredBundle::new(now, fixed, bytes, to, now + lifetime)
+            ..StoredBundle::new(now, fixed, bytes, to, since + lifetime)
         };
         self.store_bundle(now, stored, payload, room)
     }
@@ -329,7 +376,7 @@ pub(super) fn foreign_expiry(
     Some(expires.min(now + most.min(MAX_LIFETIME)))
 }
 
-fn report_flags(request: &ReportRequest) -> Flags {
+pub(super) fn report_flags(request: &ReportRequest) -> Flags {
     let asked = [
         (request.reception, Flags::BUNDLE_STATUS_REQUEST_RECEPTION),
         (request.forwarding, Flags::BUNDLE_STATUS_REQUEST_FORWARD),

@@ -305,7 +305,7 @@ impl Agent {
         if to_disk {
             return self.place_fragment(now, arrival, service, whole, room);
         }
-        // Security rules may have come into force.
+        // Its service may belong to no application any more.
         if arrival.bundle.file.is_some() {
             return Err(Reject::NoResources);
         }

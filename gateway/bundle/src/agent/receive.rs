@@ -19,8 +19,8 @@ use super::security::{Insecure, Security};
 use super::signals::Way;
 use super::stored::WireName;
 use crate::wire::{
-    Bundle, CborError, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, Long, LongDecoder,
-    Malformed, decode, ipn_parts, is_null, read_bpdu,
+    Bundle, CborError, CodePoints, Cteb, DecodeError, DecodeLimits, Eid, Malformed, decode,
+    ipn_parts, is_null, read_bpdu,
 };
 
 /// A bundle on its way through the node.
@@ -53,11 +53,11 @@ impl Arrival {
 /// needs nothing of the agent's state: many can do so at once.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    node: u64,
-    names: Arc<OwnNames>,
-    limits: DecodeLimits,
-    codes: CodePoints,
-    security: Option<Arc<dyn Security>>,
+    pub(super) node: u64,
+    pub(super) names: Arc<OwnNames>,
+    pub(super) limits: DecodeLimits,
+    pub(super) codes: CodePoints,
+    pub(super) security: Option<Arc<dyn Security>>,
 }
 
 /// A bundle as it was decoded, or why it could not be.
@@ -65,11 +65,13 @@ pub struct Decoder {
 pub struct Decoded {
     /// Its length as it came, bytes.
     pub bytes: u64,
-    outcome: Result<Bundle, DecodeError>,
+    pub(super) outcome: Result<Bundle, DecodeError>,
     /// Whether it is secured as required.
-    secured: Result<(), Insecure>,
+    pub(super) secured: Result<(), Insecure>,
+    /// Whether its security blocks were judged although its payload is on disk.
+    pub(super) followed: bool,
     /// The bundle in it, if it is a BPDU for this node.
-    encapsulated: Option<Box<Encapsulated>>,
+    pub(super) encapsulated: Option<Box<Encapsulated>>,
 }
 
 /// A bundle that came in a BPDU.
@@ -96,7 +98,7 @@ impl Decoder {
     pub fn decode(&self, raw: &Bytes) -> Decoded {
         let mut decoded = self.decode_one(raw);
         let inside = match &decoded.outcome {
-            Ok(bundle) if bundle.holds_record() && self.is_here(bundle) => {
+            Ok(bundle) if bundle.holds_record() && self.is_here(&bundle.primary.destination) => {
                 self.open(&bundle.payload)
             }
             _ => return decoded,
@@ -136,7 +138,7 @@ impl Decoder {
         let mut outcome = decode(raw, &self.limits, &self.codes);
         let secured = match (&self.security, &mut outcome) {
             (Some(security), Ok(bundle)) => {
-                let here = self.is_here(bundle);
+                let here = self.is_here(&bundle.primary.destination);
                 security.accept(bundle, here)
             }
             _ => Ok(()),
@@ -145,45 +147,18 @@ impl Decoder {
             bytes: raw.len() as u64,
             outcome,
             secured,
+            followed: false,
             encapsulated: None,
         }
     }
 
-    /// Whether a bundle is for this node.
-    fn is_here(&self, bundle: &Bundle) -> bool {
-        service_of(self.node, &self.names, &bundle.primary.destination).is_some()
-    }
-
-    /// A decoder for a bundle that comes in piece by piece, since it is too long for memory. `None`
-    /// while bundles are secured: that needs the whole payload.
-    pub fn long(&self) -> Option<LongDecoder> {
-        let secures = self.security.as_ref().is_some_and(|s| s.is_used());
-        let name = self.names.node();
-        (!secures).then(|| LongDecoder::new(self.node, name, self.limits, self.codes))
+    /// Whether a destination is of this node.
+    pub(super) fn is_here(&self, destination: &Eid) -> bool {
+        service_of(self.node, &self.names, destination).is_some()
     }
 }
 
 impl Decoded {
-    /// A bundle of so many bytes that [`Decoder::long`] has decoded.
-    pub fn long(bytes: u64, outcome: Result<Long, DecodeError>) -> Decoded {
-        let of = |outcome, encapsulated| Decoded {
-            bytes,
-            outcome,
-            secured: Ok(()),
-            encapsulated,
-        };
-        match outcome {
-            Ok(Long { bundle, inside }) => {
-                let inside = inside.map(|(head, bundle)| Encapsulated {
-                    transmission: head.transmission,
-                    bundle: of(Ok(bundle), None),
-                });
-                of(Ok(bundle), inside.map(Box::new))
-            }
-            Err(error) => of(Err(error), None),
-        }
-    }
-
     /// Whether it names a custodian.
     pub(super) fn has_custodian(&self) -> bool {
         let bundle = self.outcome.as_ref();
@@ -329,9 +304,8 @@ impl Agent {
         if let Err(insecure) = decoded.secured {
             return Err(self.insecure(now, &arrival, insecure));
         }
-        // Security rules may have come into force while it was received.
-        let secures = || self.config.security.as_ref().is_some_and(|s| s.is_used());
-        if arrival.bundle.file.is_some() && secures() {
+        // A security rule may have come into force while it was received.
+        if arrival.bundle.file.is_some() && !decoded.followed && self.secures(&arrival) {
             return Err(self.insecure(now, &arrival, Insecure::Missing));
         }
         if arrival.bundle.report_unsupported {
@@ -352,6 +326,15 @@ impl Agent {
         }
         let node = ipn_parts(destination).map(|(node, _)| node);
         self.relay(now, arrival, node)
+    }
+
+    /// Whether an arriving bundle has to be secured.
+    pub(super) fn secures(&self, arrival: &Arrival) -> bool {
+        let primary = &arrival.bundle.primary;
+        let (source, destination) = (&primary.source, &primary.destination);
+        let passes = self.config.own_service(destination).is_none();
+        let security = self.config.security.as_ref();
+        security.is_some_and(|security| security.secures(source, destination, passes))
     }
 
     /// A bundle from a neighbour, and whether its lifetime is over.

@@ -166,6 +166,7 @@ impl Agent {
             lifetime: self.config.lifetime,
             custody: false,
             file: None,
+            signed: None,
             payload: vec![Bytes::from(payload)],
             via,
             own: false,

@@ -2,13 +2,14 @@
 //! added where a bundle begins, and judged where one comes in.
 
 use std::fmt;
+use std::io;
 
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use thiserror::Error;
 
 use super::event::DeleteReason;
-use crate::wire::{Bundle, Eid, Extension};
+use crate::wire::{Bundle, Content, Eid, Extension};
 
 /// Why a bundle is not secured as it has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -57,21 +58,29 @@ pub struct Secured {
 /// Adds and judges security blocks. All agents of a node share one; it keeps
 /// what it needs to itself.
 pub trait Security: fmt::Debug + Send + Sync {
-    /// Whether any bundle is secured at present.
-    fn is_used(&self) -> bool;
+    /// Whether bundles that end at this node may be encrypted: their whole payloads have to be in
+    /// memory.
+    fn decrypts(&self) -> bool;
 
-    /// Whether [`Security::secure`] would secure a bundle between these endpoints.
-    fn secures(&self, source: &Eid, destination: &Eid) -> bool;
+    /// Whether a bundle between these endpoints has to be secured where it begins and ends, or
+    /// where it `passes`.
+    fn secures(&self, source: &Eid, destination: &Eid, passes: bool) -> bool;
+
+    /// Whether [`Security::secure`] would encrypt a bundle between these endpoints.
+    fn encrypts(&self, source: &Eid, destination: &Eid) -> bool;
 
     /// Secures a bundle that begins at this node, if the rules ask for it: its blocks are numbered
     /// from `first_number`. A payload block that was secured has no CRC. Flags of the primary block
-    /// may change.
+    /// may change. Waits for the disk if the payload is there.
+    ///
+    /// # Errors
+    /// When the payload cannot be read, or is to be encrypted and is too long for that.
     fn secure(
         &self,
         primary: &mut PrimaryBlock,
         first_number: u64,
-        payload: &[Bytes],
-    ) -> Option<Secured>;
+        payload: Content<'_>,
+    ) -> io::Result<Option<Secured>>;
 
     /// The plain payload of a bundle that [`Security::secure`] has encrypted; `None` if it is not
     /// encrypted or its key is gone.
@@ -83,4 +92,30 @@ pub trait Security: fmt::Debug + Send + Sync {
     /// # Errors
     /// When it is not secured as it has to be: nothing of it may be used.
     fn accept(&self, bundle: &mut Bundle, here: bool) -> Result<(), Insecure>;
+
+    /// As [`Security::accept`], for a bundle of which all but the payload has come, which is too
+    /// long for memory: by the blocks before that, and by what is returned, if there is more to
+    /// judge.
+    ///
+    /// # Errors
+    /// As there.
+    fn follow(
+        &self,
+        bundle: &Bundle,
+        payload_bytes: u64,
+        here: bool,
+    ) -> Result<Option<Box<dyn Following>>, Insecure>;
+}
+
+/// Judges a bundle as its payload comes.
+pub trait Following: fmt::Debug + Send {
+    /// Takes the next piece of the payload.
+    fn take(&mut self, piece: &[u8]);
+
+    /// Judges the bundle, of which all has come. If it is for this node, its security blocks are
+    /// removed.
+    ///
+    /// # Errors
+    /// As with [`Security::accept`].
+    fn finish(self: Box<Self>, bundle: &mut Bundle) -> Result<(), Insecure>;
 }

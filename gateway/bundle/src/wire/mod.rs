@@ -3,6 +3,7 @@
 mod bibe;
 mod bundle;
 mod cbor;
+mod content;
 mod crc;
 mod custody;
 mod eid;
@@ -20,6 +21,7 @@ pub use bundle::{
     Bundle, DecodeError, DecodeLimits, Extension, MAX_BLOCKS, MAX_HEADER_BYTES, Malformed, decode,
 };
 pub use cbor::{ARRAY, BYTES, CborError, Head, Reader, TEXT, UNSIGNED, write_head};
+pub use content::Content;
 pub use crc::CrcKind;
 pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
 pub use eid::{

@@ -1,6 +1,7 @@
 //! Payloads on disk: bundles that are sent and received with a file handle instead of the
 //! bytes.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,11 +10,11 @@ use crate::net::{BULK, Net, SERVICE, bundle, node};
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_bundle::wire::{
-    Bundle, CodePoints, DecodeLimits, Eid, Extension, LongDecoder, decode, ipn,
+    Bundle, CodePoints, Content, DecodeLimits, Eid, Extension, decode, ipn,
 };
 use underpass_bundle::{
-    Amount, Applications, Decoded, DeleteReason, Event, Forgery, Insecure, NeighbourId, Offer,
-    OwnNames, Reject, Relaying, Secured, Security, Send, SendError,
+    Amount, Applications, Decoded, DeleteReason, Event, Following, Forgery, Insecure, LongDecoding,
+    NeighbourId, Offer, OwnNames, Reject, Relaying, Secured, Security, Send, SendError,
 };
 use underpass_cla::Outcome;
 use underpass_payloads::{Limits, PayloadFile, Payloads};
@@ -93,7 +94,7 @@ pub fn raw(offer: &Offer) -> Bytes {
 }
 
 /// A long bundle as it is decoded.
-fn decoded(decoder: LongDecoder, files: &Files, raw: &Bytes) -> Decoded {
+fn decoded(decoder: LongDecoding, files: &Files, raw: &Bytes) -> Decoded {
     let mut decoder = decoder;
     let mut payload = Vec::new();
     for piece in raw.chunks(30_000) {
@@ -374,16 +375,20 @@ fn one_that_nobody_is_to_forward_is_judged_so() {
 struct Rules(AtomicBool);
 
 impl Security for Rules {
-    fn is_used(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    fn decrypts(&self) -> bool {
+        false
     }
 
-    fn secures(&self, _: &Eid, destination: &Eid) -> bool {
-        self.is_used() && *destination == ipn(30, APPLICATION)
+    fn secures(&self, _: &Eid, destination: &Eid, _: bool) -> bool {
+        self.0.load(Ordering::Relaxed) && *destination != ipn(3, APPLICATION)
     }
 
-    fn secure(&self, _: &mut PrimaryBlock, _: u64, _: &[Bytes]) -> Option<Secured> {
-        None
+    fn encrypts(&self, _: &Eid, destination: &Eid) -> bool {
+        *destination == ipn(31, APPLICATION)
+    }
+
+    fn secure(&self, _: &mut PrimaryBlock, _: u64, _: Content<'_>) -> io::Result<Option<Secured>> {
+        Ok(None)
     }
 
     fn reveal(&self, _: &[u8], _: &[Extension], _: &[u8]) -> Option<Bytes> {
@@ -392,6 +397,10 @@ impl Security for Rules {
 
     fn accept(&self, _: &mut Bundle, _: bool) -> Result<(), Insecure> {
         Ok(())
+    }
+
+    fn follow(&self, _: &Bundle, _: u64, _: bool) -> Result<Option<Box<dyn Following>>, Insecure> {
+        Ok(None)
     }
 }
 
@@ -421,14 +430,23 @@ fn a_rule_for_one_node_leaves_others_their_long_payloads() {
     rules.0.store(true, Ordering::Relaxed);
     let mut first = node(1);
     first.security = Some(rules);
-    let mut net = Net::of([first, node(2)]);
+    let mut net = Net::of([first, node(2), node(3)]);
     let now = net.now;
     let mut send = |to_node| {
         let file = files.write(&content());
         net.agents[0].send_file(now, to(to_node, APPLICATION), file)
     };
-    assert_eq!(send(30), Err(SendError::OnDisk));
-    assert!(send(2).is_ok());
+    assert_eq!(send(2), Err(SendError::OnDisk));
+    assert!(send(3).is_ok());
+    let agent = &mut net.agents[0];
+    let drafted = agent.draft_file(now, &to(3, APPLICATION));
+    assert!(drafted.unwrap().is_none(), "it needs nothing");
+    let drafted = agent.draft_file(now, &to(31, APPLICATION));
+    assert_eq!(drafted.unwrap_err(), SendError::OnDisk);
+    // Its rule is gone before it is secured.
+    let drafted = agent.draft_file(now, &to(2, APPLICATION));
+    let signed = drafted.unwrap().unwrap().sign(&files.write(&content()));
+    assert!(signed.unwrap().is_none());
 }
 
 /// A long bundle by BIBE, as it is sent.

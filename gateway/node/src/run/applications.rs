@@ -136,7 +136,7 @@ impl Clients {
             let (service, sender) = (self.service.clone(), self.sender.clone());
             let (most, payloads) = (self.max_payload_bytes, self.payloads.clone());
             clients.spawn(async move {
-                let served = serve_client(socket, &service, &*sender, most, payloads);
+                let served = serve_client(socket, &service, sender, most, payloads);
                 if let Err(error) = served.await {
                     tracing::debug!(%error, "an application is cut off");
                 }
@@ -183,8 +183,8 @@ impl Node for Sender {
             label: 0,
             reports,
         };
-        let file = bundle.file.as_ref();
-        Ok(self.shell.send_for_application(send, file)?.created)
+        let sent = self.shell.send_for_application(send, bundle.file);
+        Ok(sent?.created)
     }
 }
 

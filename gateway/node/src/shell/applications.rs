@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use underpass_applications::Report;
 use underpass_bundle::wire::ipn_parts;
-use underpass_bundle::{Delivery, Event, Send, SendError};
+use underpass_bundle::{Delivery, Event, Send, SendError, Signed};
 use underpass_engine::SentBundle;
 use underpass_payloads::PayloadFile;
 
@@ -29,24 +29,32 @@ impl Shell {
         }
     }
 
-    /// Sends a bundle of an application, with the payload of `file` if there is one.
+    /// Sends a bundle of an application, with the payload of `file` if there is one. Waits for the
+    /// disk if that has to be secured.
     ///
     /// # Errors
     /// When there is no room for it at present, or no route.
     pub fn send_for_application(
         &self,
         send: Send,
-        file: Option<&Arc<PayloadFile>>,
+        file: Option<Arc<PayloadFile>>,
     ) -> Result<SentBundle, SendError> {
+        let file = match file {
+            Some(file) => {
+                let signed = self.sign(&send, &file)?;
+                Some((file, signed))
+            }
+            None => None,
+        };
         let Some((node, _)) = ipn_parts(&send.destination) else {
-            return self.send_by_name(&send, file);
+            return self.send_by_name(&send, file.as_ref());
         };
         let payload = send.payload.iter().map(|piece| piece.len() as u64);
-        let bytes = payload.sum::<u64>() + file.map_or(0, |file| file.len());
+        let bytes = payload.sum::<u64>() + file.as_ref().map_or(0, |(file, _)| file.len());
         let shard = self.directory().of_bundles_to(node, bytes);
         let send_by = |shard: usize, send: Send| {
             self.with_inner(shard, |inner, now| {
-                let sent = inner.engine.send_for_application(now, send, file.cloned());
+                let sent = inner.engine.send_for_application(now, send, file.clone());
                 let other = matches!(sent, Err(SendError::NoRoute))
                     .then(|| inner.engine.shard_to(node, bytes))
                     .flatten();
@@ -60,12 +68,25 @@ impl Shell {
         }
     }
 
+    /// Secures a bundle whose payload is on disk, if it has to be. All of the payload is read for
+    /// that, while no engine waits.
+    fn sign(&self, send: &Send, file: &PayloadFile) -> Result<Option<Signed>, SendError> {
+        let unsigned = self.with_first(|engine, now| engine.draft_for_application(now, send))?;
+        let Some(unsigned) = unsigned else {
+            return Ok(None);
+        };
+        unsigned.sign(file).map_err(|error| {
+            tracing::warn!(%error, "a payload on disk cannot be secured");
+            SendError::NoRoom
+        })
+    }
+
     /// Sends a bundle to a node of the dtn scheme, whose name determines no shard. A bundle to this
     /// node itself may go by any.
     fn send_by_name(
         &self,
         send: &Send,
-        file: Option<&Arc<PayloadFile>>,
+        file: Option<&(Arc<PayloadFile>, Option<Signed>)>,
     ) -> Result<SentBundle, SendError> {
         let mut sent = Err(SendError::NoRoute);
         for shard in self.numbers() {

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::sync::PollSender;
-use underpass_bundle::Decoded;
-use underpass_bundle::wire::{Bundle, LongDecoder};
+use underpass_bundle::wire::Bundle;
+use underpass_bundle::{Decoded, Insecure, LongDecoding};
 use underpass_cla::{Intake, Refusal, SessionId};
 use underpass_payloads::{Payloads, Refused, Room, Spool, WriteError};
 
@@ -47,16 +47,23 @@ impl Shell {
         self.long.get().map(|long| &*long.payloads)
     }
 
-    /// Whether a bundle of this many bytes is written to disk; none is while BPSec is in use.
+    /// Whether a bundle of this many bytes is written to disk; none is while some have to be
+    /// decrypted here.
     pub(super) fn is_long(&self, bytes: u64) -> bool {
         let long = self.long.get();
         long.is_some_and(|long| bytes > long.above_bytes) && self.decoder.long().is_some()
     }
 
     /// Whether a long bundle may be written to the disk.
-    fn judge_long(&self, id: SessionId, bundle: &Bundle) -> Result<(), Refusal> {
+    fn judge_long(
+        &self,
+        id: SessionId,
+        bundle: &Bundle,
+        secured: Result<(), Insecure>,
+    ) -> Result<(), Refusal> {
         self.with_inner(self.of_session(id), |inner, now| {
-            let judged = inner.engine.judge_long(now, id, bundle);
+            let secured = secured.map_err(|_| Refusal::NotAcceptable);
+            let judged = secured.and_then(|()| inner.engine.judge_long(now, id, bundle));
             if judged.is_err() {
                 inner.counts.refused_bundles += 1;
             }
@@ -93,7 +100,7 @@ impl Shell {
         let room = long.payloads.reserve(owner, length).map_err(refusal)?;
         let (sender, pieces) = mpsc::channel(PIECES);
         let judging = shell.clone();
-        let judge = move |bundle: &Bundle| judging.judge_long(id, bundle);
+        let judge = move |bundle: &Bundle, secured| judging.judge_long(id, bundle, secured);
         let writing = spawn_blocking(move || write(room, decoder, length, pieces, judge));
         Ok(Some(Box::new(LongIntake {
             shell,
@@ -147,10 +154,10 @@ impl Intake for LongIntake {
 /// it is malformed.
 fn write(
     room: Room,
-    mut decoder: LongDecoder,
+    mut decoder: LongDecoding,
     length: u64,
     mut pieces: mpsc::Receiver<Bytes>,
-    judge: impl Fn(&Bundle) -> Result<(), Refusal>,
+    judge: impl Fn(&Bundle, Result<(), Insecure>) -> Result<(), Refusal>,
 ) -> Result<Decoded, Refusal> {
     let (mut room, mut writer) = (Some(room), None);
     while let Some(piece) = pieces.blocking_recv() {
@@ -161,7 +168,7 @@ fn write(
         if let Some((bundle, bytes)) = decoder.opened()
             && let Some(room) = room.take()
         {
-            judge(bundle)?;
+            judge(bundle, decoder.secured())?;
             // More bytes than the transfer has are refused as too many.
             writer = Some(room.begin(bytes).map_err(refusal)?);
         }

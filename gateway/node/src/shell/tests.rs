@@ -9,6 +9,7 @@ mod opened;
 mod reached;
 mod reloaded;
 mod resting;
+mod signed;
 mod unanswered;
 
 use std::net::SocketAddr;

@@ -153,12 +153,7 @@ impl Agent {
         let payloads = self.config.payloads.as_ref();
         let most = payloads.map_or(0, |payloads| payloads.max_payload_bytes());
         let fits = total > self.config.long_above_bytes && total <= most;
-        fits && self.config.keeping(service).is_some() && !self.secures()
-    }
-
-    fn secures(&self) -> bool {
-        let security = self.config.security.as_ref();
-        security.is_some_and(|security| security.is_used())
+        fits && self.config.keeping(service).is_some()
     }
 
     /// Gives a fragment of such a bundle to the thread, to be written at its place.
@@ -350,8 +345,8 @@ impl Agent {
         let (primary, class) = (arrival.bundle.primary.clone(), arrival.class);
         let bytes = file.len();
         arrival.bundle.file = Some(file);
-        let refused = match self.secures() {
-            // Security rules have come into force while it was put together.
+        let refused = match self.secures(&arrival) {
+            // A security rule has come into force while it was put together.
             true => Some(Insecure::Missing.into()),
             false => match self.deliver(now, arrival, service) {
                 Ok(()) => None,

@@ -1,0 +1,236 @@
+//! Long bundles that are signed: their payloads are on disk at both ends.
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+
+use underpass_applications::Report;
+use underpass_bpsec::integrity::Hash;
+use underpass_bpsec::{Guard, Key, Operation, Outcome, Rule};
+use underpass_bundle::wire::ipn;
+use underpass_bundle::{self as bundle, Agent, Amount, Applications, Delivery};
+use underpass_cla::Refusal;
+use underpass_payloads::{PayloadFile, Payloads};
+
+use super::super::ApplicationDesk;
+use super::long::payloads;
+use super::*;
+
+const TERMINAL: u64 = 10;
+const APPLICATION: u64 = 40;
+const BYTES: u64 = 5_000;
+
+/// All bundles are signed by this key.
+fn rules(key: u8) -> Vec<Rule> {
+    vec![Rule {
+        source: "*".parse().expect("a pattern"),
+        destination: "*".parse().expect("a pattern"),
+        integrity_keys: vec![Key::new(vec![key; 32])],
+        hash: Hash::Sha256,
+        confidentiality_keys: Vec::new(),
+        verify_in_transit: false,
+    }]
+}
+
+fn content() -> Vec<u8> {
+    (0..BYTES).map(|i| (i % 251) as u8).collect()
+}
+
+fn written(payloads: &Arc<Payloads>) -> Arc<PayloadFile> {
+    let room = payloads.reserve(TERMINAL, BYTES).expect("room");
+    let mut writer = room.begin(BYTES).expect("room");
+    writer.write(&content()).expect("a disk");
+    writer.finish().expect("a disk")
+}
+
+fn read(file: &PayloadFile) -> Vec<u8> {
+    let mut content = Vec::new();
+    let all = file.each_piece(|piece| content.extend_from_slice(piece));
+    all.expect("a disk");
+    content
+}
+
+/// A bundle as it goes over the wire.
+fn encoded(chunks: &[Bytes], file: &PayloadFile) -> Vec<u8> {
+    let (head, tail) = chunks.split_first().expect("a header");
+    [&head[..], &read(file), &tail.concat()].concat()
+}
+
+fn to(node: u64) -> bundle::Send {
+    bundle::Send {
+        custody: false,
+        ..bundle::Send::new(ipn(node, APPLICATION), APPLICATION, Class(2), Vec::new())
+    }
+}
+
+/// The terminal, with these rules.
+fn terminal(rules: Vec<Rule>) -> Agent {
+    let mut config = bundle::Config::new(TERMINAL, 10 << 40 | 0x1234);
+    config.services.insert(APPLICATION);
+    let guard = Guard::new(TERMINAL, rules).expect("random numbers");
+    config.security = Some(Arc::new(guard));
+    let mut agent = Agent::new(config);
+    agent.neighbour_up(Instant::now(), NeighbourId(HUB));
+    agent
+}
+
+/// A long bundle of the terminal to the hub's application.
+fn sent(rules: Vec<Rule>) -> Vec<u8> {
+    let (_folder, payloads) = payloads();
+    let (now, file, hub) = (Instant::now(), written(&payloads), NeighbourId(HUB));
+    let mut agent = terminal(rules);
+    let unsigned = agent.draft_file(now, &to(HUB)).expect("a source");
+    let sent = match unsigned {
+        Some(unsigned) => {
+            let signed = unsigned.sign(&file).expect("a disk").expect("a rule");
+            agent.send_signed(now, to(HUB), file, signed)
+        }
+        None => agent.send_file(now, to(HUB), file),
+    };
+    sent.expect("room");
+    agent.set_takes_files(hub, Class(2), true);
+    let offer = agent.next_for(now, hub, Class(2), u64::MAX);
+    let offer = offer.expect("the bundle");
+    encoded(&offer.chunks, &offer.file.expect("its payload"))
+}
+
+/// An application that keeps what comes for it.
+#[derive(Default)]
+struct Kept {
+    bundles: Mutex<Vec<Delivery>>,
+}
+
+impl ApplicationDesk for Kept {
+    fn bundle(&self, delivery: Delivery) {
+        self.bundles.lock().unwrap().push(delivery);
+    }
+
+    fn report(&self, _: Report) {}
+}
+
+/// A hub that requires signatures by a key, with an application.
+struct Hub {
+    shell: Arc<Shell>,
+    guard: Arc<Guard>,
+    payloads: Arc<Payloads>,
+    kept: Arc<Kept>,
+    session: SessionId,
+    recorded: Arc<Recorded>,
+    _folder: tempfile::TempDir,
+    _inbound: mpsc::UnboundedReceiver<Inbound>,
+}
+
+impl Hub {
+    fn new(key: u8) -> Hub {
+        let (folder, payloads) = payloads();
+        let mut config = hub(&[TERMINAL]);
+        let guard = Arc::new(Guard::new(HUB, rules(key)).expect("random numbers"));
+        config.agent.security = Some(guard.clone());
+        let most = Amount {
+            bytes: 1 << 20,
+            bundles: 10,
+        };
+        let endpoints = vec![APPLICATION..=APPLICATION];
+        let applications = Applications::new(endpoints, BTreeSet::new(), None, most);
+        config.agent.applications = Some(Arc::new(applications));
+        let (shell, inbound) = shell(&config, 1);
+        shell.attach_payloads(payloads.clone(), 200);
+        let kept = Arc::new(Kept::default());
+        let desk: Arc<dyn ApplicationDesk> = kept.clone();
+        shell.attach_applications(&desk);
+        let recorded = Arc::new(Recorded::default());
+        let info = SessionInfo {
+            takes_files: true,
+            ..info(TERMINAL)
+        };
+        let session = shell.session_up(SessionId(0), info, recorded.clone());
+        Hub {
+            shell,
+            guard,
+            payloads,
+            kept,
+            session,
+            recorded,
+            _folder: folder,
+            _inbound: inbound,
+        }
+    }
+
+    /// A long bundle comes in.
+    async fn takes(&self, raw: &[u8]) -> Result<(), Refusal> {
+        let intake = self.shell.intake(self.session, raw.len() as u64)?;
+        let mut intake = intake.expect("it is long");
+        for piece in raw.chunks(300) {
+            poll_fn(|cx| intake.poll_ready(cx)).await?;
+            intake.take(Bytes::copy_from_slice(piece));
+        }
+        poll_fn(|cx| intake.poll_end(cx)).await
+    }
+
+    fn counted(&self, outcome: Outcome) -> u64 {
+        self.guard.counts().get(Operation::Integrity, outcome)
+    }
+}
+
+#[tokio::test]
+async fn a_long_bundle_that_is_signed_is_verified_as_it_comes() {
+    let hub = Hub::new(7);
+    assert_eq!(hub.takes(&sent(rules(7))).await, Ok(()));
+    let delivery = hub.kept.bundles.lock().unwrap().pop();
+    let file = delivery.and_then(|delivery| delivery.file);
+    assert!(read(&file.expect("a payload on disk")) == content());
+    assert_eq!(hub.counted(Outcome::Verified), 1);
+}
+
+#[tokio::test]
+async fn a_long_bundle_that_is_not_as_it_was_signed_leaves_nothing() {
+    let good = sent(rules(7));
+    let mut changed = good.clone();
+    // In the payload, which ends the bundle but for its break.
+    let place = changed.len() - 100;
+    changed[place] ^= 1;
+    for (raw, outcome) in [
+        (changed, Outcome::Failed),
+        (sent(rules(8)), Outcome::Failed),
+        (sent(Vec::new()), Outcome::Missing),
+    ] {
+        let hub = Hub::new(7);
+        assert_eq!(hub.takes(&raw).await, Err(Refusal::NotAcceptable));
+        assert_eq!(hub.counted(outcome), 1, "{outcome:?}");
+        assert_eq!(hub.kept.bundles.lock().unwrap().len(), 0);
+        assert_eq!(hub.payloads.used(), (0, 0));
+    }
+}
+
+#[test]
+fn what_an_application_sends_from_the_disk_is_signed() {
+    let hub = Hub::new(7);
+    let file = written(&hub.payloads);
+    let sent = hub.shell.send_for_application(to(TERMINAL), Some(file));
+    let created = sent.expect("room").created;
+    let mut raw = Bytes::new();
+    while raw.is_empty() {
+        hub.shell.ready(hub.session);
+        for offer in hub.recorded.offers() {
+            match &offer.file {
+                Some(file) => raw = encoded(&offer.chunks, file).into(),
+                // The hub's own announcement goes first.
+                None => {
+                    let acknowledged = underpass_cla::Outcome::Acknowledged;
+                    hub.shell.finished(hub.session, offer.key, acknowledged);
+                }
+            }
+        }
+    }
+    let mut terminal = terminal(rules(7));
+    let taken = terminal.receive(Instant::now(), NeighbourId(HUB), Class(2), raw);
+    assert_eq!(taken, Ok(()));
+    let events = std::iter::from_fn(|| terminal.poll_event());
+    let delivered = events.filter_map(|event| match event {
+        bundle::Event::Deliver(delivery) => Some(delivery),
+        _ => None,
+    });
+    let delivered: Vec<Delivery> = delivered.collect();
+    assert!(delivered[0].payload == content());
+    let time = &delivered[0].timestamp;
+    assert_eq!(created, Some((time.dtntime(), time.seqno())));
+}
