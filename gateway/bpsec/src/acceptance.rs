@@ -52,7 +52,6 @@ struct Blocks {
 /// # Errors
 /// When the bundle is not as the rule requires; the bundle must not be used then.
 pub(crate) fn accept(rule: &Rule, bundle: &mut Bundle) -> Result<(), Refused> {
-    refuse_fragment(rule, bundle)?;
     let mut blocks = Blocks::read(bundle)?;
     if rule.encrypts() {
         blocks.decrypt(&rule.confidentiality_keys, bundle)?;

@@ -24,8 +24,9 @@ use crate::sourcing::secure;
 /// - Bundles that end here must have these blocks, which are verified and removed.
 /// - Bundles that pass are left alone, unless the rule asks to verify integrity in
 ///   transit. No block of another node is changed or removed.
-/// - Fragments cannot be verified: they are refused where the rule would verify them, and bundles
-///   that this node secures must not be fragmented.
+/// - Fragments cannot be verified. Where bundles end, they are judged once they are whole; where
+///   the rule would verify them in transit, they are refused. Bundles that this node secures must
+///   not be fragmented.
 #[derive(Debug)]
 pub struct Guard {
     /// This node as security source.
@@ -174,7 +175,8 @@ impl Security for Guard {
         let Some(Active { rule, .. }) = find(&rules, &primary.source, &primary.destination) else {
             return Ok(());
         };
-        if !rule.is_required(here) {
+        // A fragment for this node proves nothing: its bundle is judged once it is whole.
+        if !rule.is_required(here) || here && primary.has_fragmentation() {
             return Ok(());
         }
         let accepted = match here {

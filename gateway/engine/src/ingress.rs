@@ -100,25 +100,26 @@ impl Engine {
         outcome.map_err(Refusal::from)
     }
 
-    /// A record that the bundle of the last [`Engine::receive`] has made whole: see
-    /// [`Agent::take_unopened`](bundle::Agent::take_unopened).
+    /// The bundle that a fragment of the last [`Engine::receive`] or [`Engine::take_passed`] has made
+    /// whole: see [`Agent::take_unopened`](bundle::Agent::take_unopened).
     pub fn take_unopened(&mut self) -> Option<Unopened> {
         self.agent.take_unopened()
     }
 
-    /// Takes the bundle in such a record, which has come on a session.
+    /// Takes such a bundle, whose last fragment has come on a session of this engine or another.
     ///
     /// # Errors
     /// When it is malformed or cannot be kept.
     pub fn receive_opened(
         &mut self,
         now: Instant,
-        id: SessionId,
+        id: Option<SessionId>,
         opened: Opened,
     ) -> Result<(), Refusal> {
         let outcome = self.agent.receive_opened(now, opened);
         // The session may be down by now.
-        self.came_by = self.origin_of(id).map(|(hop, ..)| hop);
+        let origin = id.and_then(|id| self.origin_of(id));
+        self.came_by = origin.map(|(hop, ..)| hop);
         self.after_change(now);
         self.came_by = None;
         outcome.map_err(Refusal::from)

@@ -2,6 +2,7 @@
 //! a relay between them and an attacker that writes what it likes.
 
 mod accepted;
+mod cut;
 mod nodes;
 mod recorded;
 mod refused;

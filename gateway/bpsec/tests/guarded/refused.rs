@@ -321,8 +321,8 @@ fn a_wrapped_key_that_is_too_short_for_a_key_signs_nothing() {
     }
 }
 
-/// A fragment is refused even if it holds an administrative record: otherwise a forged
-/// custody signal would be believed.
+/// A fragment that is the whole bundle is refused, too, even if it holds an administrative
+/// record: otherwise a forged custody signal would be believed.
 #[test]
 fn a_fragment_is_refused_since_it_proves_nothing() {
     let (mut sender, mut receiver) = neighbours(authenticated());

@@ -6,9 +6,11 @@
 //! neighbour nearly all of that. A bundle that is not whole when its lifetime ends, or after ten
 //! minutes, is forgotten. Of two fragments that contradict each other the first is believed.
 //! Bundles that are too long for memory are put together on the disk, if this node has room for
-//! them there.
+//! them there. A bundle that has to be secured is judged once it is whole, between two calls of the
+//! agent, and so is a bundle in a BPDU decoded.
 
 mod on_disk;
+mod proof;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -23,9 +25,11 @@ use super::event::{DeleteReason, Reject};
 use super::passing::Message;
 use super::quota::Reservation;
 use super::receive::{Arrival, Unopened};
+use super::security::Insecure;
 use super::stored::NameGroup;
-use crate::wire::{BpduHead, MAX_HEADER_BYTES, Malformed, ipn_parts, is_null};
+use crate::wire::{BpduHead, Bundle, MAX_HEADER_BYTES, Malformed, ipn_parts, is_null};
 use on_disk::OnDisk;
+use proof::{Proof, security_bytes};
 
 /// The most payload bytes of fragments, in all.
 const MOST_BYTES: u64 = 128 << 20;
@@ -55,6 +59,8 @@ struct Parts {
     /// By offset; they do not overlap.
     pieces: BTreeMap<u64, Bytes>,
     have: u64,
+    /// What secures the bundle, if it has to be.
+    proof: Option<Proof>,
     /// The room that they take, by neighbour.
     room: Vec<(NeighbourId, u64, Reservation)>,
     until: Instant,
@@ -247,16 +253,21 @@ impl Agent {
         if !fits || nameless || too_long && !on_disk {
             return Err(Reject::Malformed(Malformed::Fragment));
         }
+        let secures = self.secures(&arrival);
+        if secures && (to_disk || arrival.cteb().is_some()) {
+            // A fragment proves nothing, nor who its custodian is, and is judged in memory.
+            return Err(self.insecure(now, &arrival, Insecure::Missing));
+        }
         if on_disk && !to_disk {
             self.refuse(now, &arrival, DeleteReason::DepletedStorage);
             return Ok(());
         }
-        if arrival.cteb().is_some() || arrival.bundle.encrypted {
+        if arrival.cteb().is_some() || arrival.bundle.encrypted && !secures {
             self.refuse(now, &arrival, DeleteReason::BlockUnsupported);
             return Ok(());
         }
-        let here = arrival.bundle.payload.len() as u64;
-        let room = self.usage.reserve_fragment(here + BESIDE_BYTES);
+        let bytes = counted_bytes(&arrival.bundle);
+        let room = self.usage.reserve_fragment(bytes);
         let room = room.ok_or(Reject::NoResources)?;
         // The sender of a BPDU gets its signal by the neighbour that the BPDU came from.
         let shard = match record {
@@ -309,8 +320,10 @@ impl Agent {
         if arrival.bundle.file.is_some() {
             return Err(Reject::NoResources);
         }
+        let secures = self.secures(&arrival);
+        let proof = (secures && offset == 0).then(|| Proof::of(&arrival.bundle));
         let payload = own_payload(&arrival);
-        let bytes = payload.len() as u64 + BESIDE_BYTES;
+        let bytes = counted_bytes(&arrival.bundle);
         if !self.reassembly.has_room(arrival.from, service, bytes) {
             return Err(Reject::NoResources);
         }
@@ -328,6 +341,7 @@ impl Agent {
                     total,
                     pieces: BTreeMap::new(),
                     have: 0,
+                    proof: None,
                     room: Vec::new(),
                     until,
                     number,
@@ -340,6 +354,7 @@ impl Agent {
             Ok(false) => return Ok(()),
             Ok(true) => {}
         }
+        parts.proof = parts.proof.take().or(proof);
         parts.room.push((arrival.from, bytes, room));
         let is_whole = parts.have >= total;
         reassembly.count(arrival.from, service, bytes);
@@ -358,17 +373,27 @@ impl Agent {
         drop(parts.room);
         made_whole(&mut arrival);
         arrival.bundle.payload = payload.freeze();
+        let opens = match parts.proof {
+            Some(proof) if secures => {
+                proof.put_back(&mut arrival.bundle)?;
+                true
+            }
+            // A rule has come into force since the first fragment came.
+            None if secures => return Err(self.insecure(now, &arrival, Insecure::Missing)),
+            _ if record && !arrival.in_bpdu => {
+                let head = BpduHead::read(&arrival.bundle.payload);
+                head.map_err(|error| Reject::Malformed(error.into()))?
+                    .is_some()
+            }
+            _ => false,
+        };
+        if opens {
+            let whole = Box::new(arrival);
+            self.reassembly.unopened = Some(Unopened { whole, service });
+            return Ok(());
+        }
         if !record {
             return self.deliver(now, arrival, service);
-        }
-        // One in another BPDU is not opened: a record in fragments could nest without end.
-        if !arrival.in_bpdu {
-            let head = BpduHead::read(&arrival.bundle.payload);
-            let head = head.map_err(|error| Reject::Malformed(error.into()))?;
-            if head.is_some() {
-                self.reassembly.unopened = Some(Unopened(Box::new(arrival)));
-                return Ok(());
-            }
         }
         let from = arrival.from;
         self.deliver(now, arrival, service)?;
@@ -385,6 +410,11 @@ fn whole_of(arrival: &Arrival) -> Whole {
     name.group.fragment = None;
     let destination = arrival.bundle.primary.destination.to_string();
     (name.group, name.sequence, destination)
+}
+
+/// The bytes that a fragment counts in memory.
+fn counted_bytes(bundle: &Bundle) -> u64 {
+    bundle.payload.len() as u64 + BESIDE_BYTES + security_bytes(bundle)
 }
 
 /// A fragment's payload. A slice of a bundle keeps all of it in memory, its headers

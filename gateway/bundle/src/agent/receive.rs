@@ -82,15 +82,22 @@ pub(super) struct Encapsulated {
     pub bundle: Decoded,
 }
 
-/// A BPDU that came in fragments, whose bundle is still to be decoded.
+/// A bundle that came in fragments and is whole: its security blocks are still to be judged, or
+/// the bundle in it to be decoded.
 #[derive(Debug)]
-pub struct Unopened(pub(super) Box<Arrival>);
+pub struct Unopened {
+    pub(super) whole: Box<Arrival>,
+    /// The service that it is for.
+    pub(super) service: u64,
+}
 
-/// The same, once [`Decoder::open_whole`] has decoded that.
+/// The same, once [`Decoder::open_whole`] has done that.
 #[derive(Debug)]
 pub struct Opened {
-    bpdu: Box<Arrival>,
-    inside: Result<Encapsulated, CborError>,
+    whole: Box<Arrival>,
+    service: u64,
+    secured: Result<(), Insecure>,
+    inside: Result<Option<Encapsulated>, CborError>,
 }
 
 impl Decoder {
@@ -127,11 +134,23 @@ impl Decoder {
         }))
     }
 
-    /// Decodes the bundle in a BPDU that came in fragments.
-    pub fn open_whole(&self, Unopened(bpdu): Unopened) -> Opened {
-        let inside = self.open(&bpdu.bundle.payload);
-        let inside = inside.and_then(|inside| inside.ok_or(CborError::WrongCount));
-        Opened { bpdu, inside }
+    /// Judges a bundle that came in fragments, and decodes the bundle in it if it is a BPDU.
+    pub fn open_whole(&self, unopened: Unopened) -> Opened {
+        let Unopened { mut whole, service } = unopened;
+        let security = self.security.as_ref();
+        let secured = security.map_or(Ok(()), |s| s.accept(&mut whole.bundle, true));
+        // One in another BPDU is not opened: a record in fragments could nest without end.
+        let opens = secured.is_ok() && whole.bundle.is_administrative() && !whole.in_bpdu;
+        let inside = match opens {
+            true => self.open(&whole.bundle.payload),
+            false => Ok(None),
+        };
+        Opened {
+            whole,
+            service,
+            secured,
+            inside,
+        }
     }
 
     fn decode_one(&self, raw: &Bytes) -> Decoded {
@@ -197,24 +216,38 @@ impl Agent {
         }
     }
 
-    /// The BPDU that the last bundle taken has made whole, if that was a fragment of one: decoding
-    /// the bundle in it takes a while, for which nobody should have to wait. It is to be given to
+    /// The bundle that the last fragment taken has made whole, if there is more to do with it that
+    /// takes a while, for which nobody should have to wait. It is to be given to
     /// [`Decoder::open_whole`], and back by [`Agent::receive_opened`].
     pub fn take_unopened(&mut self) -> Option<Unopened> {
         self.reassembly.unopened.take()
     }
 
-    /// Takes the bundle in a BPDU that came in fragments.
+    /// Takes a bundle that came in fragments and was judged and opened.
     ///
     /// # Errors
     /// When it is malformed or refused.
     pub fn receive_opened(&mut self, now: Instant, opened: Opened) -> Result<(), Reject> {
-        let Opened { bpdu, inside } = opened;
+        let Opened {
+            whole,
+            service,
+            secured,
+            inside,
+        } = opened;
+        if let Err(insecure) = secured {
+            return Err(self.insecure(now, &whole, insecure));
+        }
         let inside = inside.map_err(|error| Reject::Malformed(error.into()))?;
-        self.take_encapsulated(now, &bpdu, inside)?;
-        // Otherwise a late duplicate of a fragment would take memory until its time is over.
-        let name = bpdu.name();
-        self.seen.insert(now, bpdu.from, name.group, name.sequence);
+        let (from, name) = (whole.from, whole.name());
+        let record = whole.bundle.is_administrative();
+        match inside {
+            Some(inside) => self.take_encapsulated(now, &whole, inside)?,
+            None => self.deliver(now, *whole, service)?,
+        }
+        if record {
+            // Otherwise a late duplicate of a fragment would take memory until its time is over.
+            self.seen.insert(now, from, name.group, name.sequence);
+        }
         Ok(())
     }
 
@@ -406,7 +439,12 @@ impl Agent {
 
     /// Refuses a bundle that is not secured as required. The custodian that it names gets no
     /// signal, since that name may be forged, too.
-    fn insecure(&mut self, now: Instant, arrival: &Arrival, insecure: Insecure) -> Reject {
+    pub(super) fn insecure(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        insecure: Insecure,
+    ) -> Reject {
         let primary = &arrival.bundle.primary;
         let bytes = arrival.bundle.payload_bytes();
         self.tell_refused(now, primary, bytes, arrival.class, insecure.into());

@@ -34,7 +34,7 @@ pub(super) fn sort_extensions(
 
 /// The blocks that a security block secures, of which there are no more than a bundle may have;
 /// none if it cannot be read.
-fn targets(content: &[u8]) -> Vec<u64> {
+pub(crate) fn targets(content: &[u8]) -> Vec<u64> {
     let read = |reader: &mut Reader<'_>| -> Result<Vec<u64>, CborError> {
         let length = reader.array()?;
         let mut targets = Vec::new();

@@ -27,7 +27,7 @@ pub use custody::{CodePoints, Creb, Cteb, CustodyDialect};
 pub use eid::{
     Eid, MOST_NAME_BYTES, ipn, ipn_parts, is_null, is_taken, names_node, read_eid, write_eid,
 };
-pub(crate) use extensions::whole;
+pub(crate) use extensions::{targets, whole};
 pub use inspect::{Block, Inspection, inspect};
 pub use long::{Long, LongDecoder};
 pub(crate) use primary::{decode_primary, decode_primary_again};
@@ -37,6 +37,6 @@ pub use record::{
 };
 pub use seal::encode_primary;
 pub(crate) use seal::{
-    HopBlocks, is_order_block, is_replicated, is_security, order_block, seal_fragment,
-    seal_payload, seal_payload_of, seal_payload_part, seal_primary, write_header, write_trailer,
+    HopBlocks, is_order_block, is_replicated, is_security, order_block, primary_of_whole,
+    seal_fragment, seal_payload, seal_payload_of, seal_payload_part, seal_primary, write_header, write_trailer,
 };

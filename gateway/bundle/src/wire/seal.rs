@@ -9,11 +9,12 @@ use bp7::primary::{PrimaryBlock, PrimaryBlockBuilder};
 use bytes::Bytes;
 use underpass_payloads::PayloadFile;
 
-use super::bundle::{Extension, block_flag, block_type};
-use super::cbor::{ARRAY, BYTES, UNSIGNED, write_head};
+use super::bundle::{Extension, Malformed, block_flag, block_type};
+use super::cbor::{ARRAY, BYTES, Reader, UNSIGNED, write_head};
 use super::crc::CrcKind;
 use super::custody::{CodePoints, Creb, Cteb};
-use super::eid::{Eid, write_eid};
+use super::eid::{Eid, read_eid, write_eid};
+use super::primary::{read_crc_kind, read_timestamp};
 
 const OPEN: u8 = 0x9F;
 const VERSION: u64 = 7;
@@ -96,12 +97,48 @@ pub fn encode_primary(primary: &PrimaryBlock, crc: CrcKind) -> Bytes {
         write_head(&mut raw, UNSIGNED, primary.fragmentation_offset);
         write_head(&mut raw, UNSIGNED, primary.total_data_length);
     }
+    write_crc(&mut raw, crc);
+    raw.into()
+}
+
+/// The primary block of the bundle that a fragment is of, from that of the fragment, with a CRC of
+/// the same type or none. Flags, offset, length and CRC apart, it has the fragment's bytes.
+///
+/// # Errors
+/// When it is no primary block.
+pub(crate) fn primary_of_whole(fragment: &[u8], has_crc: bool) -> Result<Bytes, Malformed> {
+    let mut reader = Reader::new(fragment);
+    reader.array()?;
+    reader.unsigned()?;
+    let flags = reader.unsigned()? & !BundleControlFlags::BUNDLE_IS_FRAGMENT.bits();
+    let crc = match (read_crc_kind(&mut reader)?, has_crc) {
+        (kind, true) => kind,
+        (_, false) => CrcKind::None,
+    };
+    let start = reader.position();
+    for _ in 0..3 {
+        read_eid(&mut reader)?;
+    }
+    read_timestamp(&mut reader)?;
+    reader.unsigned()?;
+    let mut raw = Vec::with_capacity(fragment.len());
+    let elements = PRIMARY_ELEMENTS + u64::from(crc != CrcKind::None);
+    write_head(&mut raw, ARRAY, elements);
+    for number in [VERSION, flags, u64::from(crc.code())] {
+        write_head(&mut raw, UNSIGNED, number);
+    }
+    raw.extend(&fragment[start..reader.position()]);
+    write_crc(&mut raw, crc);
+    Ok(raw.into())
+}
+
+/// Writes a block's CRC, of all that is written of it.
+fn write_crc(raw: &mut Vec<u8>, crc: CrcKind) {
     if crc != CrcKind::None {
-        write_head(&mut raw, BYTES, crc.size() as u64);
+        write_head(raw, BYTES, crc.size() as u64);
         let value = crc.over([&raw[..]], &[]);
         raw.extend(value.as_slice());
     }
-    raw.into()
 }
 
 /// The payload block around a payload: what stands before it and after it.

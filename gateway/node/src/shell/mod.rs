@@ -289,7 +289,15 @@ impl Shell {
             Effect::Passed(shard, passed) => {
                 let mut inner = self.lock(shard);
                 inner.engine.take_passed(timer::now(), passed);
+                let unopened = inner.engine.take_unopened();
                 drop(inner);
+                if let Some(unopened) = unopened {
+                    let opened = self.decoder.open_whole(unopened);
+                    let mut inner = self.lock(shard);
+                    let taken = inner.engine.receive_opened(timer::now(), None, opened);
+                    // The neighbour has been told that the fragment was taken.
+                    inner.counts.refused_bundles += u64::from(taken.is_err());
+                }
                 // Further effects are left to that shard's task: a caller that did others' work
                 // might never get to its own.
                 self.shards[shard].timer.notify_one();

@@ -55,7 +55,7 @@ impl Shell {
         };
         let opened = self.decoder.open_whole(unopened);
         self.with_inner(shard, |inner, now| {
-            let taken = inner.engine.receive_opened(now, id, opened);
+            let taken = inner.engine.receive_opened(now, Some(id), opened);
             counted(inner, taken)
         })
     }
