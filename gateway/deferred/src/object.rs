@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// The largest part that is accepted, bytes.
 pub const MAX_PART_BYTES: u32 = 256 << 10;
+/// The longest head that is accepted, bytes: twice what a node takes of a client or an origin. Heads
+/// are in memory as a whole.
+const MAX_HEAD_BYTES: u32 = 256 << 10;
 /// The smallest part that is accepted, where it is not the last one, bytes.
 pub const MIN_PART_BYTES: u32 = 1 << 10;
 
@@ -41,7 +44,7 @@ impl Object {
     /// Whether a peer may name such an object at all.
     pub(crate) fn is_sound(&self) -> bool {
         (MIN_PART_BYTES..=MAX_PART_BYTES).contains(&self.part_bytes)
-            && self.head_bytes > 0
+            && (1..=MAX_HEAD_BYTES).contains(&self.head_bytes)
             && u64::from(self.head_bytes) <= self.total_bytes
             && self.total_bytes <= u64::from(self.part_bytes) * u64::from(u32::MAX >> 8)
     }
@@ -63,6 +66,19 @@ mod tests {
             let sum: u64 = (0..object.parts()).map(|i| object.part_len(i)).sum();
             assert_eq!(sum, total_bytes);
             assert!(object.part_len(object.parts() - 1) > 0);
+        }
+    }
+
+    #[test]
+    fn a_head_that_would_fill_memory_is_no_head() {
+        let object = |head_bytes| Object {
+            total_bytes: 64 << 20,
+            head_bytes,
+            part_bytes: MAX_PART_BYTES,
+        };
+        assert!(object(MAX_HEAD_BYTES).is_sound());
+        for head_bytes in [0, MAX_HEAD_BYTES + 1, 64 << 20, u32::MAX] {
+            assert!(!object(head_bytes).is_sound(), "{head_bytes}");
         }
     }
 }
