@@ -52,8 +52,9 @@ impl Span {
             Body::CancelBySender(reason) => {
                 // The peer repeats this if the answer was lost, so it is always answered (6.17).
                 self.answer_at_once(segment.session, Body::CancelAckToSender);
-                let taken = self.receiving.get(&number).is_some_and(Receiving::is_taken);
-                if self.end_receiving(number).is_some() && !taken {
+                let ended = self.end_receiving(number);
+                // The client knows what this side has cancelled.
+                if ended.is_some_and(|ended| !ended.is_taken() && ended.cancelling.is_none()) {
                     let session = self.theirs(number);
                     self.events
                         .push_back(Event::ReceptionCancelled { session, reason });

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use underpass_ltp::Reason;
-use underpass_ltp::segment::{Body, Report};
+use underpass_ltp::segment::{Body, Checkpoint, Data, Report};
 
-use crate::hostile::{bytes, send_all};
+use crate::hostile::{bytes, peers, red, send_all};
 use crate::world::{Link, World, block};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -31,6 +31,31 @@ fn the_sender_cancels_and_both_sides_know() {
         assert_eq!(world.ends[1].span.figures().cancelled_received, 1);
         world.assert_idle();
     }
+}
+
+#[test]
+fn the_client_is_told_once_of_a_block_that_both_sides_cancel() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let session = peers(1);
+    let whole = Data {
+        checkpoint: Some(Checkpoint {
+            serial: 1,
+            report: 0,
+        }),
+        ends_red: true,
+        ends_block: true,
+        ..red(10, &[7; 10])
+    };
+    world.inject(0, bytes(session, Body::Data(whole)));
+    // Behind the block's end.
+    world.inject(0, bytes(session, Body::Data(red(20, &[7; 10]))));
+    for _ in 0..3 {
+        let cancel = Body::CancelBySender(Reason::Client);
+        world.inject(0, bytes(session, cancel));
+    }
+    world.run(S(10));
+    assert_eq!(world.ends[0].lost, [(session, Reason::Miscolored)]);
+    assert_eq!(world.ends[0].span.figures().cancelled_received, 1);
 }
 
 #[test]
