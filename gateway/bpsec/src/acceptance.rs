@@ -116,7 +116,7 @@ pub(crate) fn verify_in_transit(rule: &Rule, bundle: &Bundle) -> Result<(), Refu
 
 /// Refuses fragments. A fragment has no results of its own (RFC 9172 §5.2), so anybody
 /// may have made it, even one with a custody signal in it.
-fn refuse_fragment(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
+pub(crate) fn refuse_fragment(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
     let operation = match rule.signs() {
         true => Integrity,
         false => Confidentiality,

@@ -10,7 +10,9 @@ use underpass_bundle::wire::{Bundle, Content, Eid, Extension, ipn, ipn_parts};
 use underpass_bundle::{Following, Insecure, Secured, Security};
 
 use crate::Failure;
-use crate::acceptance::{accept, follow, remove_security, reveal, verify_in_transit};
+use crate::acceptance::{
+    accept, follow, refuse_fragment, remove_security, reveal, verify_in_transit,
+};
 use crate::counters::{Counts, Operation, Outcome};
 use crate::integrity::Running;
 use crate::keys::Key;
@@ -175,9 +177,16 @@ impl Security for Guard {
         let Some(Active { rule, .. }) = find(&rules, &primary.source, &primary.destination) else {
             return Ok(());
         };
-        // A fragment for this node proves nothing: its bundle is judged once it is whole.
-        if !rule.is_required(here) || here && primary.has_fragmentation() {
+        if !rule.is_required(here) {
             return Ok(());
+        }
+        // A fragment for this node proves nothing, nor who has custody of it: its bundle is judged
+        // once it is whole.
+        if here && primary.has_fragmentation() {
+            return match bundle.cteb {
+                Some(_) => refuse_fragment(rule, bundle).map_err(|refused| self.refused(refused)),
+                None => Ok(()),
+            };
         }
         let accepted = match here {
             true => accept(rule, bundle),

@@ -6,6 +6,7 @@ use underpass_bundle::wire::{
     CodePoints, CrcKind, DecodeLimits, Extension, block_type, decode, encode_primary,
 };
 use underpass_bundle::{Insecure, Reject};
+use underpass_cla::Class;
 
 use crate::nodes::*;
 
@@ -89,6 +90,24 @@ fn what_was_never_secured_is_missed_once_it_is_whole() {
     let missing = Err(Reject::Insecure(Insecure::Missing));
     assert_eq!(receiver.takes(SENDER, &fragments[1]), missing);
     assert!(receiver.delivered().is_empty());
+}
+
+#[test]
+fn a_fragment_under_custody_is_refused_and_its_custodian_not_told() {
+    let (mut sender, mut receiver) = neighbours(authenticated());
+    let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
+    let first = &cut(&raw, &[0, 10])[0];
+    // Number 1 in sequence 2 of the sender, as CCSDS 734.6 has it.
+    let content = [0x83, 1, 2, 0x82, 2, 0x82, SENDER as u8, 0];
+    let custody = Extension::new(13, 9, 0, &content);
+    let payload = Extension::new(block_type::PAYLOAD, 1, 0, &PAYLOAD[..10]);
+    let both = [&custody.raw[..], &payload.raw].concat();
+    let first = replaced(first, &payload.raw, &both);
+    let missing = Err(Reject::Insecure(Insecure::Missing));
+    assert_eq!(receiver.takes(SENDER, &first), missing);
+    receiver.now += std::time::Duration::from_secs(10);
+    receiver.agent.handle_timeout(receiver.now);
+    assert_eq!(receiver.offers(SENDER, Class::SIGNALLING), None);
 }
 
 #[test]
