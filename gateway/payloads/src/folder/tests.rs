@@ -67,6 +67,26 @@ fn a_part_has_its_bytes_and_no_name_and_keeps_the_file_until_it_is_gone() {
 }
 
 #[test]
+fn a_payload_comes_in_pieces_that_fit_memory() {
+    let (_folder, payloads) = payloads(2 << 20, 1 << 20);
+    let content: Vec<u8> = (0..600_000_u32).map(|i| (i % 251) as u8).collect();
+    let mut writer = begin(&payloads, 1, content.len() as u64).unwrap();
+    writer.write(&content).unwrap();
+    let file = writer.finish().unwrap();
+    let pieces = |file: &PayloadFile| {
+        let mut pieces = Vec::new();
+        let read = file.each_piece(|piece| pieces.push(piece.to_vec()));
+        read.unwrap();
+        pieces
+    };
+    let whole = pieces(&file);
+    assert!(whole.concat() == content);
+    assert!(whole.iter().all(|piece| piece.len() <= 256 << 10));
+    assert!(pieces(&file.part(10, 300_000)).concat() == content[10..300_010]);
+    assert!(pieces(&file.part(5, 0)).is_empty());
+}
+
+#[test]
 fn who_fills_the_quota_leaves_room_for_the_others() {
     let (_folder, payloads) = payloads(1000, 500);
     let first = begin(&payloads, 1, 500).unwrap();
