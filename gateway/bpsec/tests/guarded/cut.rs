@@ -30,7 +30,7 @@ fn cut(raw: &Bytes, places: &[usize]) -> Vec<Bytes> {
         others.for_each(|block| raw.extend(&block.raw));
         raw.extend(Extension::new(block_type::PAYLOAD, 1, 0, &whole.payload[start..end]).raw);
         raw.push(0xFF);
-        raw.into()
+        Bytes::from(raw)
     });
     fragments.collect()
 }
