@@ -38,5 +38,6 @@ pub use record::{
 pub use seal::encode_primary;
 pub(crate) use seal::{
     HopBlocks, is_order_block, is_replicated, is_security, order_block, primary_of_whole,
-    seal_fragment, seal_payload, seal_payload_of, seal_payload_part, seal_primary, write_header, write_trailer,
+    seal_fragment, seal_payload, seal_payload_of, seal_payload_part, seal_primary, write_header,
+    write_trailer,
 };
