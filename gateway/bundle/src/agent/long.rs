@@ -101,7 +101,8 @@ impl LongDecoding {
         Ok(part)
     }
 
-    /// The bundle, of which all has come, with its payload.
+    /// The bundle, of which all has come, with its payload unless that is of no use. Waits for the
+    /// disk then.
     ///
     /// # Errors
     /// When it is malformed, or is not all there.
@@ -122,6 +123,10 @@ impl LongDecoding {
             // Nothing that is whole is left unopened.
             None => (Err(Insecure::Missing), false),
         };
+        if secured.is_err() || bpdu.is_err() {
+            // The disk takes a while to free it, for which no agent should have to wait.
+            bundle.file = None;
+        }
         Ok(LongDecoded {
             long,
             secured,
