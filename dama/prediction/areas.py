@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import shapely
 from shapely import affinity
 
-from dama.prediction.boxes import Box, around, on_both_sides, spans, tree_of
+from dama.prediction.boxes import Box, around, boxes_of, on_both_sides, tree_of
 from dama.prediction.obstruction import Obstruction
 from dama.prediction.places import Plane, Position
 
@@ -21,10 +21,9 @@ class Areas:
         boxes: list[Box] = []
         for obstruction in obstructions:
             if obstruction.area:
-                lons, lats = zip(*obstruction.area[0], strict=True)
-                for west, east in spans(lons):
+                for box in boxes_of(obstruction.area[0]):
                     self._areas.append(obstruction)
-                    boxes.append((west, min(lats), east, max(lats)))
+                    boxes.append(box)
         self._tree = tree_of(boxes)
 
     def within(self, place: Position, radius_m: float) -> Iterator[Obstruction]:

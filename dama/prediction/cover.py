@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import shapely
 
+from dama.prediction.boxes import LineIndex
 from dama.prediction.network import Edge, Network, is_covered, limit_mps, usual_mps
 from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road
 from dama.prediction.places import METRES_PER_DEGREE, Line, Plane
@@ -40,12 +41,12 @@ def obstructions_of(
     }
     covers = {edge.id: name for name, edges in groups.items() for edge in edges}
     lines = list(network.edges.values())
-    tree = shapely.STRtree([shapely.LineString(edge.line) for edge in lines])
+    index = LineIndex([edge.line for edge in lines])
     found = []
     for done, (name, edges) in enumerate(sorted(groups.items()), 1):
         kept = leading(network, edges)
         positions = _positions(kept)
-        for edge in _beside(kept, lines, tree):
+        for edge in _beside(kept, lines, index):
             if len(kept) >= MAX_ROADS:
                 break
             if positions + len(edge.line) <= MAX_POSITIONS:
@@ -121,17 +122,16 @@ def _positions(kept: Mapping[str, Edge]) -> int:
     return sum(len(edge.line) for edge in kept.values())
 
 
-def _beside(kept: dict[str, Edge], lines: list[Edge], tree: shapely.STRtree) -> list[Edge]:
+def _beside(kept: dict[str, Edge], lines: list[Edge], index: LineIndex) -> list[Edge]:
     """Return the edges near the kept ones, the nearest to them first."""
     leading = list(kept.values())
     plane = Plane(leading[0].line[0])
     middle = shapely.MultiLineString([_metres(edge.line, plane) for edge in leading])
-    degrees = shapely.MultiLineString([edge.line for edge in leading])
     # A degree of latitude is the same everywhere; one of longitude shrinks towards the poles.
     margin = BESIDE_M / METRES_PER_DEGREE / max(math.cos(math.radians(leading[0].line[0][1])), 0.05)
     shapely.prepare(middle)
     near: list[tuple[float, str, Edge]] = []
-    for entry in tree.query(degrees, predicate="dwithin", distance=margin):
+    for entry in index.beside([edge.line for edge in leading], margin):
         edge = lines[entry]
         if edge.id not in kept:
             away = middle.distance(shapely.LineString(_metres(edge.line, plane)))

@@ -14,7 +14,7 @@ import numpy as np
 import shapely
 
 from dama.prediction.areas import Areas
-from dama.prediction.boxes import around, on_both_sides, spans, tree_of
+from dama.prediction.boxes import around, boxes_of, on_both_sides, tree_of, turned
 from dama.prediction.habits import TurnCounts
 from dama.prediction.obstruction import Obstruction, Onward, Road
 from dama.prediction.paces import RoadPaces
@@ -121,7 +121,7 @@ class ObstructionMap:
         self._chunks, self._tree = self._index()
         self._cells: dict[tuple[int, int], list[_Chunk]] = {}
         covered = [road for road in self._roads.values() if road.covered_by]
-        self._cover_tree = shapely.STRtree([shapely.LineString(road.line) for road in covered])
+        self._cover_tree = tree_of([box for road in covered for box in boxes_of(road.line)])
         self.areas = Areas(self.obstructions.values())
 
     def _add(self, road: Road) -> None:
@@ -142,10 +142,10 @@ class ObstructionMap:
         for road in self._roads.values():
             for first in range(0, len(road.line) - 1, _CHUNK):
                 last = min(first + _CHUNK, len(road.line) - 1)
-                lons, lats = zip(*road.line[first : last + 1], strict=True)
-                for west, east in spans(lons):
-                    box = west, min(lats), east, max(lats)
-                    chunks.append((*box, road.id, self._courses[road.id], first, last))
+                chunks.extend(
+                    (*box, road.id, self._courses[road.id], first, last)
+                    for box in boxes_of(road.line[first : last + 1])
+                )
         return chunks, tree_of([chunk[:4] for chunk in chunks])
 
     def __contains__(self, road_id: str) -> bool:
@@ -244,10 +244,17 @@ class ObstructionMap:
         north = radius_m / METRES_PER_DEGREE
         east = north / np.maximum(np.cos(np.radians(places[:, 1])), 1e-3)
         margin = np.stack([east, np.full_like(east, north)], axis=1)
-        low, high = places - margin, places + margin
-        least, most = np.minimum(low[:-1], low[1:]), np.maximum(high[:-1], high[1:])
-        boxes = shapely.box(least[:, 0], least[:, 1], most[:, 0], most[:, 1])
-        return set(self._cover_tree.query(boxes)[0].tolist())
+        begin, end = places[:-1], places[1:].copy()
+        # A segment across the 180th meridian goes on beyond it.
+        end[:, 0] += 360.0 * np.round((begin[:, 0] - end[:, 0]) / 360.0)
+        least = np.minimum(begin - margin[:-1], end - margin[1:])
+        most = np.maximum(begin + margin[:-1], end + margin[1:])
+        found: set[int] = set()
+        for turn, of in turned(least[:, 0], most[:, 0]):
+            low, high = least[of] + (turn, 0.0), most[of] + (turn, 0.0)
+            boxes = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
+            found.update(of[self._cover_tree.query(boxes)[0]].tolist())
+        return found
 
     def reach(self, road_id: str, distance_m: float) -> Mapping[str, tuple[float, float]]:
         """Return the roads that begin within a distance of a road's beginning.

@@ -135,7 +135,10 @@ class Route:
         self._tree = shapely.STRtree(
             [shapely.LineString(unbroken[n : n + 2]) for n in self._segments]
         )
-        crosses = any(abs(lon) > 180.0 for lon, _ in unbroken)
+        # Places this near to the line may have longitudes of the other sign.
+        furthest = max(abs(lat) for _, lat in unbroken)
+        beside = _NEAR_M / METRES_PER_DEGREE / max(math.cos(math.radians(furthest)), 1e-3)
+        crosses = any(abs(lon) + beside > 180.0 for lon, _ in unbroken)
         self._turns = (0.0, 360.0, -360.0) if crosses else (0.0,)
         self._on = on
         self._areas = tuple(self._through_areas(shapely.LineString(unbroken)))

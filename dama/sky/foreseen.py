@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-import shapely
 
+from dama.prediction.boxes import LineIndex
 from dama.prediction.cover import BESIDE_M, leading
 from dama.prediction.network import Edge, Network, is_covered, limit_mps, usual_mps
 from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road
@@ -184,20 +184,13 @@ def _own_beside(network: Network, owners: dict[str, str]) -> None:
     kept = [network.edges[edge_id] for edge_id in owners]
     if not others or not kept:
         return
-    tree = shapely.STRtree(_lines(kept))
-    lines = _lines(others)
     # A degree of latitude is the same everywhere; one of longitude shrinks towards the poles.
     north = max(abs(edge.line[0][1]) for edge in kept)
     margin = BESIDE_M / METRES_PER_DEGREE / max(math.cos(math.radians(north)), 0.05)
-    found = tree.query_nearest(lines, max_distance=margin, all_matches=False)
-    for number, near in found.T.tolist():
+    index = LineIndex([edge.line for edge in kept])
+    found = index.nearest([edge.line for edge in others], margin)
+    for number, near in found.items():
         owners[others[number].id] = owners[kept[near].id]
-
-
-def _lines(edges: Sequence[Edge]) -> np.typing.NDArray[np.object_]:
-    counts = [len(edge.line) for edge in edges]
-    places = np.array([place for edge in edges for place in edge.line])
-    return np.asarray(shapely.linestrings(places, indices=np.repeat(np.arange(len(edges)), counts)))
 
 
 def _certainty(edges: Iterable[Edge], satellite: str) -> float:

@@ -313,6 +313,18 @@ def test_the_sky_of_a_map_on_both_sides_of_the_180th_meridian(tmp_path: Path) ->
     assert states == {State.BLOCKED}
 
 
+@pytest.mark.parametrize("lon", [15.6, 180.0])
+def test_a_road_beside_a_shaded_one_is_kept_across_the_180th_meridian(
+    tmp_path: Path, lon: float
+) -> None:
+    # The street ends 20 m before the meridian, the other road begins 20 m behind it.
+    plane = Plane(Plane((lon, 48.4)).position(-820.0, 0.0))
+    satellite = Satellite("far", (lon + 3.6 + 180.0) % 360.0 - 180.0)
+    path = draw(tmp_path / "a.osm", plane, STREET, TALL, ("840,0 1000,0", ROAD))
+    kept = {road.id for one in import_sky(path, (satellite,), VIEW) for road in one.roads}
+    assert {"osm:way/3/0-1", "osm:way/3/1-0"} <= kept
+
+
 def test_a_file_that_has_no_heights_in_degrees_is_an_error(tmp_path: Path) -> None:
     around = (15.5, 48.3, 15.7, 48.5)
     with pytest.raises(TerrainError, match="no such file"):

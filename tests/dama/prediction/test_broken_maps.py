@@ -18,6 +18,7 @@ from dama.prediction.cover import obstructions_of
 from dama.prediction.network import MOST_NODES, Network, Way
 from dama.prediction.obstruction import MAX_POSITIONS
 from dama.prediction.places import Line, Position
+from dama.prediction.route import Route
 
 _PRIMARY = {"highway": "primary"}
 _COVERED = {**_PRIMARY, "tunnel": "yes"}
@@ -145,6 +146,41 @@ def test_an_area_on_a_route_is_told_across_the_180th_meridian(lon: float, step_m
     assert blockage.confidence > 0.9
     assert blockage.entry_ms == pytest.approx(50_000, abs=1_000)
     assert blockage.exit_ms == pytest.approx(60_000, abs=1_000)
+
+
+@pytest.mark.parametrize("lon", [10.0, 180.0, -180.0])
+def test_a_road_beside_is_kept_across_the_180th_meridian(lon: float) -> None:
+    # The tunnel's road ends 20 m before the meridian, the other one begins 20 m behind it.
+    portal = _east((lon, 47.0), -2.0 * _LENGTH_M - 20.0)
+    beside = Way(9, (90, 91), (_east((lon, 47.0), 20.0), _east((lon, 47.0), 200.0)), _PRIMARY)
+    (made,) = obstructions_of(Network([*_roads(portal), beside]))
+    assert {"osm:way/9/0-1", "osm:way/9/1-0"} <= {road.id for road in made.roads}
+
+
+@pytest.mark.parametrize("lon", [10.0, 180.0, -180.0])
+def test_covered_roads_beside_a_line_are_found_across_the_180th_meridian(lon: float) -> None:
+    portal, west = _east((lon, 10.0), 20.0), _east((lon, 10.0), -20.0)
+    on = ObstructionMap(obstructions_of(Network(_roads(portal))))
+    north = tuple((west[0], 10.0 + 0.01 * n) for n in (-2, -1, 0, 1, 2))
+    assert on.covered_beside(north, 300.0) == {1, 2}
+    across = (_east((lon + 90.0, 10.0), -50.0), _east((lon + 90.0, 10.0), 50.0))
+    assert on.covered_beside(across, 300.0) == set()
+
+
+def test_a_line_across_the_180th_meridian_does_not_go_round_the_earth() -> None:
+    on = ObstructionMap(obstructions_of(Network(_roads())))
+    lat = _PORTAL[1]
+    assert on.covered_beside(((179.999, lat), (-179.999, lat)), 300.0) == set()
+
+
+def test_a_vehicle_keeps_to_a_route_on_the_other_side_of_the_180th_meridian() -> None:
+    route = Route(tuple((179.99998, 0.001 * n) for n in range(-30, 31)), ObstructionMap([]))
+    predictor = Predictor(ObstructionMap([]))
+    for second in range(10):
+        predictor.feed(Fix(1_000 * second, -179.99998, 1e-4 * second, 11.1, 0.0, 5.0))
+    progress = route.progress(predictor.track)
+    assert progress is not None
+    assert progress.probability > 0.9
 
 
 @pytest.mark.parametrize("lat", [90.0, -90.0])
