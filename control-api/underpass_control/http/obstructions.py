@@ -23,6 +23,7 @@ from underpass_control.http.endpoint import EVERYBODY, LARGEST, OPERATORS, Answe
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import learned, obstructions
+from underpass_control.storage.boxes import Box
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
@@ -207,11 +208,11 @@ def _content(page: ObstructionPage) -> tuple[bytes, str]:
     return text, etag(hashlib.sha256(text).hexdigest())
 
 
-def _box(text: str) -> obstructions.Box:
+def _box(text: str) -> Box:
     sides = [float(side) for side in text.split(",")]
     if len(sides) != _SIDES:
         raise ValueError("a bbox has four numbers: west,south,east,north")
-    box = obstructions.Box(*sides)
+    box = Box(*sides)
     if not (-180 <= box.west <= box.east <= 180 and -90 <= box.south <= box.north <= 90):
         raise ValueError("the bbox is not on the map, or its sides are not in order")
     return box

@@ -17,6 +17,7 @@ from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
 from underpass_control.http.obstructions import for_tenants
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import obstructions
+from underpass_control.storage.boxes import Box, parts_of
 from underpass_control.storage.database import Database
 
 # The most obstructions that are compared with a place, and the most stretches that are shown.
@@ -99,7 +100,7 @@ class Sky:
         return HiddenAround(hidden=hidden, is_whole=is_whole and is_all)
 
 
-def _boxes(place: Position, radius_m: float) -> Iterator[tuple[Position, obstructions.Box]]:
+def _boxes(place: Position, radius_m: float) -> Iterator[tuple[Position, Box]]:
     """Yield the part of the map around a place, and the place by its longitudes.
 
     Beside the 180th meridian these are two parts, in which the place has different longitudes.
@@ -107,10 +108,8 @@ def _boxes(place: Position, radius_m: float) -> Iterator[tuple[Position, obstruc
     lon, lat = place
     north = _MARGIN * radius_m / METRES_PER_DEGREE
     east = north / max(math.cos(math.radians(lat)), 1e-3)
-    for turn in (0.0, 360.0, -360.0):
-        low, high = max(lon + turn - east, -180.0), min(lon + turn + east, 180.0)
-        if low <= high:
-            yield (lon + turn, lat), obstructions.Box(low, lat - north, high, lat + north)
+    for turn, box in parts_of(Box(lon - east, lat - north, lon + east, lat + north)):
+        yield (lon + turn, lat), box
 
 
 def _hidden(

@@ -12,11 +12,11 @@ from sqlalchemy import ColumnElement, case, delete, func, literal, select, union
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.orm import InstrumentedAttribute
 
 from dama.prediction import Obstruction
 from dama.prediction.geojson import to_feature
 from dama.prediction.places import Position
+from underpass_control.storage.boxes import Box, touches, touching
 from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
 from underpass_control.storage.models import Tileset
@@ -25,6 +25,9 @@ from underpass_control.storage.models.tiles import CURRENT
 _MOST_ID, _MOST_NAME = 128, 200
 # The most rows in one statement: each may have some kilobytes of roads.
 _AT_ONCE = 500
+# In a part of the map with more obstructions than this, a page is soon found in order of ids; in
+# others, all are found first.
+_MOST_FOUND = 10_000
 # The most obstructions that a change names.
 _MOST_TOLD = 4
 _ADVISORY_LOCK = 0x756E_6D61
@@ -33,16 +36,6 @@ _HALF_ROUND = 180.0
 
 class UnstorableError(ValueError):
     """The database cannot store such an id or name."""
-
-
-@dataclass(frozen=True)
-class Box:
-    """A part of the map, in degrees."""
-
-    west: float
-    south: float
-    east: float
-    north: float
 
 
 async def put(
@@ -173,7 +166,11 @@ async def page(
     if after is not None:
         query = query.where(Table.id > after)
     if box is not None:
-        query = query.where(*_touching(box))
+        found = touching(box).subquery()
+        some = select(found.c.id).limit(_MOST_FOUND + 1).subquery()
+        count = await connection.scalar(select(func.count()).select_from(some)) or 0
+        few = count <= _MOST_FOUND
+        query = query.where(*([Table.id.in_(select(found.c.id))] if few else touches(box)))
     return [_feature(row) for row in await connection.execute(query)]
 
 
@@ -185,30 +182,16 @@ async def around(
     Of more than `limit`, those nearest to a place, by the boxes around them.
     """
     lon, lat = place
-    east = _beyond(Table.west, Table.east, lon) * math.cos(math.radians(lat))
-    north = _beyond(Table.south, Table.north, lat)
-    # With their order by id, databases would look through the whole map for the few that are near.
-    nearest = (
-        select(Table.id)
-        .where(*_touching(box))
-        .order_by(east * east + north * north, Table.id)
-        .limit(limit)
-    )
+    found = touching(box).subquery().c
+    east = _beyond(found.west, found.east, lon) * math.cos(math.radians(lat))
+    north = _beyond(found.south, found.north, lat)
+    nearest = select(found.id).order_by(east * east + north * north, found.id).limit(limit)
     rows = await connection.execute(select(Table.__table__).where(Table.id.in_(nearest)))
     return [_feature(row) for row in rows]
 
 
-def _touching(box: Box) -> tuple[ColumnElement[bool], ...]:
-    return (
-        Table.west <= box.east,
-        Table.east >= box.west,
-        Table.south <= box.north,
-        Table.north >= box.south,
-    )
-
-
 def _beyond(
-    least: InstrumentedAttribute[float], most: InstrumentedAttribute[float], at: float
+    least: ColumnElement[float], most: ColumnElement[float], at: float
 ) -> ColumnElement[float]:
     """Return how far a place on a line is from a section of it."""
     return case((least > at, least - at), (most < at, at - most), else_=0.0)
@@ -265,14 +248,16 @@ def _row(source: str, obstruction: Obstruction) -> dict[str, Any]:
     if east - west > _HALF_ROUND:
         # It lies on both sides of the 180th meridian.
         west, east = -180.0, 180.0
+    box = Box(west, min(lat for _, lat in places), east, max(lat for _, lat in places))
     return {
         "id": obstruction.id,
         "source": source,
         "name": obstruction.name or None,
         "geometry": feature["geometry"],
         "properties": feature["properties"],
-        "west": west,
-        "south": min(lat for _, lat in places),
-        "east": east,
-        "north": max(lat for _, lat in places),
+        "west": box.west,
+        "south": box.south,
+        "east": box.east,
+        "north": box.north,
+        "strip": box.strip,
     }

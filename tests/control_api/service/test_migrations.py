@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from sqlalchemy import JSON, Connection, TextClause, bindparam, inspect, text
 from sqlalchemy.exc import DBAPIError
 from underpass_control.access.lookup import find_caller
 from underpass_control.access.secrets import digest_of
-from underpass_control.storage import schema
+from underpass_control.storage import obstructions, schema
+from underpass_control.storage.boxes import Box
 from underpass_control.storage.database import Database, DatabaseUrlError, database_url
 from underpass_control.storage.models import Base
 
@@ -306,12 +308,17 @@ NO_SATELLITES = (
 )
 
 
-def obstruction(name: str, properties: dict[str, object]) -> TextClause:
+ANYWHERE = Box(0.0, 0.0, 1.0, 1.0)
+
+
+def obstruction(name: str, properties: dict[str, object], box: Box = ANYWHERE) -> TextClause:
     """Return the statement that stores an obstruction."""
     return text(
         "INSERT INTO obstruction (id, source, geometry, properties, west, south, east, north)"
-        " VALUES (:id, 'a.osm', '{}', :properties, 0, 0, 1, 1)"
-    ).bindparams(bindparam("id", name), bindparam("properties", properties, type_=JSON))
+        " VALUES (:id, 'a.osm', '{}', :properties, :west, :south, :east, :north)"
+    ).bindparams(
+        bindparam("id", name), bindparam("properties", properties, type_=JSON), **asdict(box)
+    )
 
 
 def announcement(at_ms: int, name: str) -> TextClause:
@@ -370,6 +377,34 @@ def test_what_sqlite_cannot_read_as_json_is_no_obstacle(sqlite_url: str) -> None
     assert with_database(sqlite_url, told) == [without]
     with_database(sqlite_url, schema.migrate)
     assert with_database(sqlite_url, told) == [properties]
+
+
+def test_obstructions_that_are_there_are_found_by_their_place(empty_url: str) -> None:
+    boxes = {
+        "street": Box(7.5, 46.5, 7.501, 46.5),
+        "wood": Box(7.3, 46.4, 7.55, 46.6),
+        "country": Box(5.0, 45.0, 10.0, 48.0),
+        "crossing": Box(-180.0, 46.5, 180.0, 46.5),
+        "pole": Box(0.0, 90.0, 0.0, 90.0),
+        "far": Box(7.5, -46.5, 7.501, -46.5),
+    }
+
+    async def found(database: Database) -> list[str]:
+        async with database.reading() as connection:
+            here = Box(7.5005, 46.4995, 7.5008, 46.5005)
+            page = await obstructions.page(connection, box=here, after=None, limit=10)
+            return [one["id"] for one in page]
+
+    with_database(empty_url, lambda database: schema.migrate(database, "0032"))
+    execute(empty_url, *(obstruction(name, {}, box) for name, box in boxes.items()))
+    execute(empty_url, *(obstruction(f"z{n:04}", {}, boxes["far"]) for n in range(1_100)))
+    here = ["country", "crossing", "street", "wood"]
+    with_database(empty_url, schema.migrate)
+    assert with_database(empty_url, found) == here
+    execute(empty_url, "DELETE FROM obstruction WHERE id = 'wood'")
+    with_database(empty_url, lambda database: schema.migrate_down(database, "0032"))
+    with_database(empty_url, schema.migrate)
+    assert with_database(empty_url, found) == [name for name in here if name != "wood"]
 
 
 def test_ids_of_learned_places_tell_no_vehicle_any_more(empty_url: str) -> None:

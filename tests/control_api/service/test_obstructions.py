@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.dialects import sqlite
 from typer.testing import CliRunner
 from underpass_control.announcing.map_of_control import MapOfControl
 from underpass_control.cli import app
 from underpass_control.client import Client
 from underpass_control.http import obstructions as obstructions_endpoint
+from underpass_control.prediction import Lesson
 from underpass_control.storage import obstructions as stored
+from underpass_control.storage.boxes import Box, touching
+from underpass_control.storage.database import Database
 
 from dama.prediction.geojson import from_geojson
+from dama.prediction.learning import Observation
 from tests.control_api.service.api import Api
+from tests.control_api.service.conftest import with_database
+from tests.control_api.service.test_expectations import learn
 
 PATH = "/v1/obstructions"
 ISLAND = Path(__file__).parents[2] / "drives/island.osm"
@@ -134,6 +143,81 @@ def test_a_part_of_the_map_and_pages(api: Api) -> None:
     assert ids(api, f"limit=2&cursor={page['next']}") == ["far"]
     for wrong in ("1,2,3", "a,b,c,d", "8,46,7,47", "nan,0,1,1", "0,0,1,1e9"):
         assert api.get(f"{PATH}?bbox={wrong}").status == 400
+
+
+def areas(count: int) -> dict[str, Box]:
+    """Return boxes of all sizes, most of them small and near to one another."""
+    drawn = random.Random(7)
+    found = {"world": Box(-180.0, -80.0, 180.0, 80.0)}
+    for number in range(count):
+        west, south = drawn.uniform(7.0, 8.0), drawn.uniform(46.0, 46.6)
+        size = drawn.choice((0.001, 0.01, 0.05, 0.1, 0.4, 3.0))
+        wide, high = size * drawn.random() + 1e-6, size * drawn.random() + 1e-6
+        found[f"a{number:03}"] = Box(west, south, west + wide, south + high)
+    return found
+
+
+def area(name: str, box: Box) -> dict[str, Any]:
+    west, south, east, north = box.west, box.south, box.east, box.north
+    ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+    return feature(name, geometry={"type": "Polygon", "coordinates": [ring]})
+
+
+@pytest.mark.parametrize("found_first", [10_000, 5])
+def test_exactly_what_touches_a_part_of_the_map_is_found(
+    api: Api, monkeypatch: pytest.MonkeyPatch, found_first: int
+) -> None:
+    monkeypatch.setattr(stored, "_MOST_FOUND", found_first)
+    boxes = areas(200)
+    given = collection(*(area(name, box) for name, box in boxes.items()))
+    assert api.call("POST", PATH, given).json == {"accepted": len(boxes)}
+    drawn = random.Random(8)
+    asked = [Box(-180.0, -90.0, 180.0, 90.0), Box(-180.0, 80.0, 180.0, 90.0)]
+    for _ in range(30):
+        west, south = drawn.uniform(6.9, 8.0), drawn.uniform(45.9, 46.6)
+        asked.append(Box(west, south, west + drawn.random() ** 4, south + drawn.random() ** 4))
+    # Of a box's corner, only the box itself and those around it.
+    asked += [Box(one.east, one.north, one.east, one.north) for one in boxes.values()][:5]
+    for box in asked:
+        touched = [
+            name
+            for name, one in sorted(boxes.items())
+            if one.west <= box.east
+            and one.east >= box.west
+            and one.south <= box.north
+            and one.north >= box.south
+        ]
+        query = f"bbox={box.west!r},{box.south!r},{box.east!r},{box.north!r}"
+        assert ids(api, f"{query}&limit=1000") == touched
+        if len(touched) > 2:
+            assert ids(api, f"{query}&limit=2") == touched[:2]
+
+
+def test_a_part_of_the_map_is_searched_in_the_index_alone(sqlite_url: str) -> None:
+    near = touching(Box(7.5, 46.5, 7.6, 46.6)).compile(
+        dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}
+    )
+
+    async def run(database: Database) -> list[str]:
+        async with database.reading() as connection:
+            plan = await connection.execute(text(f"EXPLAIN QUERY PLAN {near}"))
+            return [row[3] for row in plan if "obstruction" in row[3]]
+
+    steps = with_database(sqlite_url, run)
+    assert steps
+    for step in steps:
+        assert step.startswith("SEARCH obstruction USING COVERING INDEX ix_obstruction_strip (")
+        assert "west>" in step
+
+
+def test_a_place_beside_the_180th_meridian_is_learned_once(api: Api) -> None:
+    def loss(name: str, lon: float) -> Lesson:
+        approach, axis = ((lon, 9.99), (lon, 10.0)), ((lon, 10.0), (lon, 10.005))
+        return Lesson(name, Observation(approach, axis))
+
+    names, places = learn(api, loss("learned:a", 179.9999), loss("learned:b", -179.9999))
+    assert names == ["learned:a"]
+    assert places["learned:a"].lost == 2
 
 
 def test_an_id_with_a_slash_is_deleted(api: Api) -> None:

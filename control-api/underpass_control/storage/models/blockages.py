@@ -119,11 +119,16 @@ class Obstruction(Base):
     south: Mapped[float]
     east: Mapped[float]
     north: Mapped[float]
+    # Which strip of the map the box is in (`storage/boxes.py`); the default is for migrations.
+    strip: Mapped[int] = mapped_column(server_default="0")
     # Since when no loss has confirmed a learned one, or since its counts were halved for that; None
     # until the next pruning after a loss, and for all others.
     unconfirmed_since_ms: Mapped[int | None]
 
-    __table_args__ = (Index("ix_obstruction_box", "west", "south", "east", "north"),)
+    __table_args__ = (
+        # With all that parts of the map are searched by.
+        Index("ix_obstruction_strip", "strip", "west", "south", "east", "north", "id"),
+    )
 
 
 class ObstructionCount(Base):
