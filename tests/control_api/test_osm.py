@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import osmium
 import pytest
 from pyproj import Geod
 from underpass_control.obstructions import osm
@@ -392,3 +394,22 @@ def test_traffic_lights_stand_where_the_map_has_them(tmp_path: Path) -> None:
         {"osm:way/1/0-2": 400.0, "osm:way/1/2-0": 200.0, "osm:way/2/0-1": 300.0}, abs=0.5
     )
     assert from_geojson(to_geojson([made])) == [made]
+
+
+def test_an_extract_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = [("-600,0 0,0", road()), ("0,0 300,0", road(tunnel="yes")), ("0,0 0,300", road())]
+    turn = _turn("no_left_turn", (3,))
+    path = draw(tmp_path / "a.osm", PLANE, *ways, turns=[turn], lights=("0,300",))
+    read, reading = 0, osmium.FileProcessor
+
+    def counted(*given: Any) -> Any:
+        nonlocal read
+        read += 1
+        return reading(*given)
+
+    monkeypatch.setattr(osmium, "FileProcessor", counted)
+    (made,) = import_osm(path)
+    assert read == 2
+    approach = next(one for one in made.roads if one.id == "osm:way/1/0-1")
+    assert [step.road_id for step in approach.onward] == ["osm:way/2/0-1"]
+    assert [one.id for one in made.roads if one.light_m is not None] == ["osm:way/3/0-1"]

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import osmium
-from underpass_control.obstructions.extract import traffic_lights, turn_restrictions
+from underpass_control.obstructions.extract import Traffic, with_traffic
 
 from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction import network as osm
@@ -185,12 +185,15 @@ def read_extract(path: Path) -> Extract:
     """
     drawn = list(_ways(path))
     ways = [way for way in drawn if osm.is_road(way.tags)]
-    turns, lights = list(turn_restrictions(path)), set(traffic_lights(path))
-    network = Network(ways, turns, lights)
+    traffic = Traffic()
+    beside = osmium.filter.EntityFilter(osmium.osm.NODE | osmium.osm.RELATION)
+    for one in with_traffic(osmium.FileProcessor(str(path)).with_filter(beside)):
+        traffic.take(one)
+    network = Network(ways, traffic.turns, traffic.lights)
     obstructions = tuple(obstructions_of(network))
     if not obstructions:
         ways = [way for way in _tunnelled(drawn) if osm.is_road(way.tags)]
-        network = Network(ways, turns, lights)
+        network = Network(ways, traffic.turns, traffic.lights)
         obstructions = tuple(obstructions_of(network))
     places = {node: place for way in ways for node, place in zip(way.nodes, way.line, strict=True)}
     plane = Plane(ways[len(ways) // 2].line[0])
@@ -199,7 +202,7 @@ def read_extract(path: Path) -> Extract:
         obstructions,
         ObstructionMap(obstructions),
         plane,
-        frozenset(plane.xy(places[node]) for node in lights if node in places),
+        frozenset(plane.xy(places[node]) for node in traffic.lights if node in places),
     )
 
 

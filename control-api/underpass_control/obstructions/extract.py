@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import osmium
 
@@ -34,21 +33,28 @@ def way_of(way: osmium.osm.Way, tags: Mapping[str, str]) -> Way:
     )
 
 
-def traffic_lights(path: Path) -> Iterator[int]:
-    """Yield the ids of an extract's nodes that have traffic lights."""
-    nodes = osmium.FileProcessor(str(path), osmium.osm.NODE)
-    for node in nodes.with_filter(osmium.filter.TagFilter(("highway", "traffic_signals"))):
-        if isinstance(node, osmium.osm.Node):
-            yield node.id
+def with_traffic(objects: osmium.FileProcessor) -> osmium.FileProcessor:
+    """Have a reading give, of nodes and relations, traffic lights and restrictions only."""
+    lights = osmium.filter.TagFilter(("highway", "traffic_signals"))
+    restrictions = osmium.filter.TagFilter(("type", "restriction"))
+    objects = objects.with_filter(lights.enable_for(osmium.osm.NODE))
+    return objects.with_filter(restrictions.enable_for(osmium.osm.RELATION))
 
 
-def turn_restrictions(path: Path) -> Iterator[Restriction]:
-    """Yield an extract's turn restrictions, at junctions and by way of roads."""
-    relations = osmium.FileProcessor(str(path), osmium.osm.RELATION)
-    for relation in relations.with_filter(osmium.filter.TagFilter(("type", "restriction"))):
-        if isinstance(relation, osmium.osm.Relation):
-            tags = {tag.k: tag.v for tag in relation.tags}
-            members = [Member(one.type, one.ref, one.role) for one in relation.members]
+class Traffic:
+    """The traffic lights of an extract, as nodes' ids, and its turn restrictions."""
+
+    def __init__(self) -> None:
+        self.lights: set[int] = set()
+        self.turns: list[Restriction] = []
+
+    def take(self, one: object) -> None:
+        """Take in an object that `with_traffic` lets pass; others are ignored."""
+        if isinstance(one, osmium.osm.Node):
+            self.lights.add(one.id)
+        elif isinstance(one, osmium.osm.Relation):
+            tags = {tag.k: tag.v for tag in one.tags}
+            members = [Member(member.type, member.ref, member.role) for member in one.members]
             restriction = turn_restriction(tags, members)
             if restriction is not None:
-                yield restriction
+                self.turns.append(restriction)

@@ -14,10 +14,10 @@ from dama.prediction.network import Network, Way, is_covered, is_road
 from underpass_control.obstructions.extract import (
     ExtractError,
     Progress,
+    Traffic,
     quiet,
-    traffic_lights,
-    turn_restrictions,
     way_of,
+    with_traffic,
 )
 
 # The extract is searched around covered ways by cells of this many degrees of latitude, some
@@ -29,22 +29,23 @@ _REPORT_EVERY = 1_000
 def import_osm(path: Path, *, progress: Progress = quiet) -> list[Obstruction]:
     """Read the tunnels and covered ways of an extract, with the roads that lead into them.
 
-    The file is read four times: for covered ways, the roads around them, and their traffic lights
-    and turn restrictions. So memory grows with the tunnels of a country, not with its roads. Ids
-    are derived from the map's, so importing the same extract again gives the same obstructions.
+    The file is read twice: for covered ways, lights and turn restrictions, and for the roads around
+    covered ways. So memory grows with these, not with all roads of a country. Ids are derived from
+    the map's, so importing the same extract again gives the same obstructions.
     """
     if not path.is_file():
         raise ExtractError(f"{path}: no such file")
     try:
-        covered, count = _ways(path, "tunnels", progress, None, lambda way: is_covered(way.tags))
+        traffic = Traffic()
+        roads = _roads(path, traffic)
+        covered, count = _ways(roads, "tunnels", progress, None, lambda way: is_covered(way.tags))
         cells = {cell for way in covered for cell in _cells_around(way)}
         near, _ = _ways(
-            path, "roads", progress, count, lambda way: not cells.isdisjoint(_cells(way))
+            _roads(path), "roads", progress, count, lambda way: not cells.isdisjoint(_cells(way))
         )
         kept = {way.id for way in near}
-        nodes = {node for way in near for node in way.nodes}
-        lights = nodes.intersection(traffic_lights(path))
-        turns = [one for one in turn_restrictions(path) if not kept.isdisjoint(one.from_ways)]
+        lights = traffic.lights.intersection(node for way in near for node in way.nodes)
+        turns = [one for one in traffic.turns if not kept.isdisjoint(one.from_ways)]
     except (RuntimeError, OSError) as error:
         raise ExtractError(f"{path}: {error}") from error
     try:
@@ -57,14 +58,18 @@ def import_osm(path: Path, *, progress: Progress = quiet) -> list[Obstruction]:
 
 
 def _ways(
-    path: Path, step: str, progress: Progress, total: int | None, keep: Callable[[Way], bool]
+    roads: Iterable[Way],
+    step: str,
+    progress: Progress,
+    total: int | None,
+    keep: Callable[[Way], bool],
 ) -> tuple[list[Way], int]:
     """Return the roads to keep, and how many there are; `total` is that number where it is known.
 
     How far a file has been read cannot be asked, so the first reading has no total.
     """
     kept, number = [], 0
-    for number, way in enumerate(_roads(path), 1):
+    for number, way in enumerate(roads, 1):
         if keep(way):
             kept.append(way)
         if number % _REPORT_EVERY == 0:
@@ -73,19 +78,21 @@ def _ways(
     return kept, number
 
 
-def _roads(path: Path) -> Iterator[Way]:
-    ways = (
-        osmium.FileProcessor(str(path))
-        .with_locations()
-        .with_filter(osmium.filter.EntityFilter(osmium.osm.WAY))
-        .with_filter(osmium.filter.KeyFilter("highway"))
-    )
-    for way in ways:
-        if not isinstance(way, osmium.osm.Way):
-            continue
-        tags = {tag.k: tag.v for tag in way.tags}
-        if is_road(tags):
-            yield way_of(way, tags)
+def _roads(path: Path, traffic: Traffic | None = None) -> Iterator[Way]:
+    """Yield the roads of an extract, and have its traffic lights and restrictions taken in."""
+    objects = osmium.FileProcessor(str(path)).with_locations()
+    if traffic is None:
+        objects = objects.with_filter(osmium.filter.EntityFilter(osmium.osm.WAY))
+    else:
+        objects = with_traffic(objects)
+    highways = osmium.filter.KeyFilter("highway").enable_for(osmium.osm.WAY)
+    for one in objects.with_filter(highways):
+        if isinstance(one, osmium.osm.Way):
+            tags = {tag.k: tag.v for tag in one.tags}
+            if is_road(tags):
+                yield way_of(one, tags)
+        elif traffic is not None:
+            traffic.take(one)
 
 
 def _cells(way: Way) -> Iterable[tuple[int, int]]:

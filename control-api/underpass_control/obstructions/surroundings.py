@@ -17,9 +17,9 @@ from dama.sky.parts import drawn_in_parts
 from underpass_control.obstructions.extract import (
     ExtractError,
     Progress,
-    traffic_lights,
-    turn_restrictions,
+    Traffic,
     way_of,
+    with_traffic,
 )
 
 # Objects with one of `_KEYS` are read; those with one of `_AREAS` may be areas.
@@ -53,17 +53,18 @@ def read_surroundings(path: Path, progress: Progress) -> Surroundings:
     """Read roads, buildings, trees, walls and bridges. Raises `ExtractError`."""
     if not path.is_file():
         raise ExtractError(f"{path}: no such file")
-    reader = _Reader()
+    reader, traffic = _Reader(), Traffic()
     try:
-        for number, (of, lines, name, way) in enumerate(_objects(path), 1):
+        for number, (of, lines, name, way) in enumerate(_objects(path, traffic), 1):
             reader.take(of, lines, name, way)
             if number % _REPORT_EVERY == 0:
                 progress("surroundings", number, None)
-        reader.found.turns = list(turn_restrictions(path))
-        nodes = {node for way in reader.found.ways for node in way.nodes}
-        reader.found.lights = nodes.intersection(traffic_lights(path))
     except (RuntimeError, OSError) as error:
         raise ExtractError(f"{path}: {error}") from error
+    reader.found.turns = traffic.turns
+    reader.found.lights = traffic.lights.intersection(
+        node for way in reader.found.ways for node in way.nodes
+    )
     reader.finish()
     progress("surroundings", len(reader.found.obstacles), len(reader.found.obstacles))
     return reader.found
@@ -72,16 +73,19 @@ def read_surroundings(path: Path, progress: Progress) -> Surroundings:
 _Object = tuple[Mapping[str, str], tuple[Line, ...], str, Way | None]
 
 
-def _objects(path: Path) -> Iterator[_Object]:
-    """Yield each object's tags, lines (an area's rings), name, and the way if it is one."""
+def _objects(path: Path, traffic: Traffic) -> Iterator[_Object]:
+    """Yield each object's tags, lines (an area's rings), name, and the way if it is one.
+
+    Traffic lights and turn restrictions are taken in meanwhile.
+    """
+    read = osmium.filter.KeyFilter(*_KEYS).enable_for(osmium.osm.WAY | osmium.osm.AREA)
     objects = (
         osmium.FileProcessor(str(path))
         .with_locations()
         .with_areas(osmium.filter.KeyFilter(*_AREAS))
-        .with_filter(osmium.filter.EntityFilter(osmium.osm.WAY | osmium.osm.AREA))
-        .with_filter(osmium.filter.KeyFilter(*_KEYS))
+        .with_filter(read)
     )
-    for one in objects:
+    for one in with_traffic(objects):
         of = {tag.k: tag.v for tag in one.tags}
         if isinstance(one, osmium.osm.Area):
             kind = "way" if one.from_way() else "relation"
@@ -93,6 +97,8 @@ def _objects(path: Path) -> Iterator[_Object]:
         elif isinstance(one, osmium.osm.Way):
             way = way_of(one, of)
             yield of, (way.line,), f"osm:way/{way.id}", way
+        else:
+            traffic.take(one)
 
 
 class _Reader:
