@@ -261,3 +261,23 @@ def test_shadows_of_other_satellites_are_left_out() -> None:
     assert asyncio.run(found("west")) == {"tunnel"}
     assert asyncio.run(found("astra")) == {"tunnel", "shadow"}
     assert asyncio.run(found(None)) == {"tunnel", "shadow"}
+
+
+def test_what_drives_have_made_of_a_certainty_counts() -> None:
+    def shadow(corrected: object) -> dict[str, object]:
+        properties = {"certainty": 0.9, "corrected": corrected}
+        return {"type": "FeatureCollection", "features": [{**TUNNEL, "properties": properties}]}
+
+    async def certainty(corrected: object) -> float:
+        service = Service()
+        service.faults[None] = lambda: web.json_response(shadow(corrected))
+        async with read(service) as control:
+            known = await control.renew()
+        assert known is not None
+        return known.obstructions["tunnel"].certainty
+
+    assert asyncio.run(certainty(0.4)) == 0.4
+    assert asyncio.run(certainty(None)) == 0.9
+    for wrong in (0, 1.1, -1, "0.4", []):
+        with pytest.raises(RefusedError, match="corrected"):
+            asyncio.run(certainty(wrong))

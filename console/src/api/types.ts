@@ -264,6 +264,8 @@ export interface Obstruction {
     name: string;
     kind: string;
     certainty: number;
+    /** What drives have made of the map's certainty. */
+    corrected?: number;
     source: string;
     lost?: number;
     held?: number;

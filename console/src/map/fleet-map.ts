@@ -264,7 +264,8 @@ export class FleetMap {
     const roads = new Map<string, Degrees[]>();
     const features = [];
     for (const one of this.obstructions.values()) {
-      const { certainty, source } = one.properties;
+      const { source } = one.properties;
+      const certainty = one.properties.corrected ?? one.properties.certainty;
       features.push({ type: "Feature" as const, geometry: one.geometry, properties: { certainty, source, id: one.id } });
       for (const road of one.properties.roads ?? []) {
         if (road.covered_by === null) roads.set(road.id, road.line);

@@ -50,7 +50,7 @@ function SelectedBeam({ beam }: { beam: Beam }) {
 }
 
 function SelectedObstruction({ obstruction }: { obstruction: Obstruction }) {
-  const { kind, certainty, source, lost, held } = obstruction.properties;
+  const { kind, certainty, corrected, source, lost, held } = obstruction.properties;
   // Tenants are not told the counts.
   const counts = lost === undefined ? "from lost links" : `lost ${lost} times there, held ${held ?? 0}`;
   const said = source === "learned" ? `learned: ${counts}` : `from ${source}`;
@@ -63,7 +63,7 @@ function SelectedObstruction({ obstruction }: { obstruction: Obstruction }) {
         <dt>Known</dt>
         <dd>{said}</dd>
         <dt>Sure</dt>
-        <dd>{Math.round(100 * certainty)} %</dd>
+        <dd>{Math.round(100 * (corrected ?? certainty))} %</dd>
       </dl>
     </aside>
   );

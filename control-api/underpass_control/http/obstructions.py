@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, LARGEST, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
-from underpass_control.storage import learned, obstructions
+from underpass_control.storage import learned, obstructions, passages, scope
 from underpass_control.storage.boxes import Box
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
@@ -34,6 +34,9 @@ _MOST_NAMED = 100
 # Learned places stored in one transaction: each is compared with those around it.
 _LEARNED_AT_ONCE = 50
 _GIVES = "application/geo+json"
+# Of a certainty that drives have corrected, one decimal is told: further ones would tell the counts
+# while they are small, and vehicles would have to read the map again after each passage.
+_DECIMALS, _LEAST_TOLD = 1, 0.1
 # The properties of a learned place that tenants see: what predictions need. Its counts, and all
 # else that it may be stored with, say what other tenants' vehicles have met there.
 _SHARED_OF_LEARNED = frozenset({"name", "kind", "layer", "satellite", "source", "roads"})
@@ -121,6 +124,7 @@ class Obstructions:
                 limit=query.limit,
             )
         last = next_page(found, query.limit, lambda one: one["id"])
+        await correct(self._database, found)
         if call.known_caller.tenant is not None:
             found = [for_tenants(one) for one in found]
         page = ObstructionPage(features=found, next=last)
@@ -190,6 +194,26 @@ def _told_apart(
     return places, others
 
 
+async def correct(database: Database, features: Iterable[Mapping[str, Any]]) -> None:
+    """Add to features of the map, as `corrected`, what drives have made of their certainty.
+
+    It is what the service predicts with, to one decimal. The map's certainty stays beside it, so
+    that an export can be imported without counting these drives twice.
+    """
+    of_map = {
+        one["id"]: one["properties"]
+        for one in features
+        if one["properties"]["source"] != learned.SOURCE and "certainty" in one["properties"]
+    }
+    by_map = {name: properties["certainty"] for name, properties in of_map.items()}
+    # The map is the same for all: drives of all tenants' vehicles count, whoever asks.
+    with scope.within(None):
+        async with database.reading() as connection:
+            corrected = await passages.corrected(connection, by_map)
+    for name, certainty in corrected.items():
+        of_map[name]["corrected"] = max(round(certainty, _DECIMALS), _LEAST_TOLD)
+
+
 def for_tenants(feature: dict[str, Any]) -> dict[str, Any]:
     """Return a feature as a tenant sees it: a learned place without what was observed there.
 
@@ -199,7 +223,8 @@ def for_tenants(feature: dict[str, Any]) -> dict[str, Any]:
     if properties["source"] != learned.SOURCE:
         return feature
     shown = {name: one for name, one in properties.items() if name in _SHARED_OF_LEARNED}
-    return {**feature, "properties": {**shown, "certainty": round(properties["certainty"], 1)}}
+    certainty = round(properties["certainty"], _DECIMALS)
+    return {**feature, "properties": {**shown, "certainty": certainty}}
 
 
 def _content(page: ObstructionPage) -> tuple[bytes, str]:

@@ -14,7 +14,7 @@ from dama.prediction.areas import area_of
 from dama.prediction.places import METRES_PER_DEGREE, Course, Plane, Position
 from underpass_control.http import models
 from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
-from underpass_control.http.obstructions import for_tenants
+from underpass_control.http.obstructions import correct, for_tenants
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import obstructions
 from underpass_control.storage.boxes import Box, parts_of
@@ -24,7 +24,7 @@ from underpass_control.storage.database import Database
 _MOST_COMPARED, _MOST_SHOWN = 200, 1_000
 # A degree of latitude is up to half a per cent shorter than on average.
 _MARGIN = 1.01
-_SHOWN = ("name", "kind", "satellite", "certainty", "source")
+_SHOWN = ("name", "kind", "satellite", "source")
 
 
 class SkyQuery(models.Model):
@@ -39,7 +39,8 @@ class SkyQuery(models.Model):
 class Hidden(models.Model):
     """A stretch of road in one direction of driving, or an area, where the sky is hidden.
 
-    `satellite` is absent where all are hidden, `heading_deg` for areas.
+    `satellite` is absent where all are hidden, `heading_deg` for areas. `certainty` is what the
+    service predicts with: the map's, or what drives have made of it.
     """
 
     obstruction: str
@@ -92,6 +93,7 @@ class Sky:
                 found = await obstructions.around(connection, same, box, limit=most)
                 is_whole = is_whole and len(found) < most
                 features.update((one["id"], one) for one in found)
+        await correct(self._database, features.values())
         compared: Iterable[dict[str, Any]] = features.values()
         if call.known_caller.tenant is not None:
             compared = map(for_tenants, compared)
@@ -132,6 +134,7 @@ def _hidden(
             distance_m=distance_m,
             heading_deg=heading_deg,
             geometry=geometry,
+            certainty=of.get("corrected", of["certainty"]),
             **{key: of[key] for key in _SHOWN if key in of},
         )
         for (distance_m, name, _), heading_deg, geometry, of in found[:_MOST_SHOWN]

@@ -81,6 +81,16 @@ async def totals(
     return {row.obstruction: Counts(row.lost, row.held) for row in found}
 
 
+async def corrected(connection: AsyncConnection, by_map: Mapping[str, float]) -> dict[str, float]:
+    """Return what passages have made of the map's certainties of some obstructions.
+
+    Those that nobody has passed, or that the map is sure of, are left out.
+    """
+    unsure = [name for name, certainty in by_map.items() if certainty < SURE]
+    passed = await totals(connection, unsure)
+    return {name: counts.certainty(by_map[name]) for name, counts in passed.items()}
+
+
 async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> int:
     """Delete at most `limit` counts whose last passage was before a time; return how many."""
     key = (Table.obstruction, Table.terminal)

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncConnection
+from underpass_control.announcing.map_of_control import MapOfControl
+from underpass_control.client import Client
 from underpass_control.pruning import prune
+from underpass_control.roles import Role
 from underpass_control.storage import learned, passages
 from underpass_control.storage.changes import Change
 from underpass_control.storage.models import Terminal
@@ -18,8 +21,9 @@ from dama.prediction.geojson import to_geojson
 from dama.prediction.learning import Counts
 from tests.control_api.service.api import FIRST, SECOND, Api
 from tests.control_api.service.test_expectations import LOSS, PLACE, learn
+from tests.control_api.service.two_tenants import NORTH, settle
 from tests.control_api.test_passing import street
-from tests.dama.prediction.test_laws import MAP
+from tests.dama.prediction.test_laws import MAP, at
 
 DAY_MS = 86_400_000
 NOW_MS = 1_800_000_000_000
@@ -76,6 +80,42 @@ def test_a_shadow_in_which_links_hold_counts_less_in_all_maps(api: Api) -> None:
     features = api.get("/v1/obstructions").json["features"]
     shown = {one["id"]: one["properties"]["certainty"] for one in features}
     assert shown == {SHADE.id: 0.7, "t": 1.0}
+
+
+def test_what_drives_have_made_of_a_certainty_is_told_everywhere(api: Api) -> None:
+    settle(api)
+    viewer = api.run(api.token(Role.VIEWER, tenant=NORTH))
+    imported(api)
+    count(api, SHADE.id, FIRST, 0, 3)
+    count(api, SHADE.id, SECOND, 3, 0)
+    assert certainty(api, SHADE.id) == pytest.approx(0.58)
+
+    def told(caller: str) -> set[float | None]:
+        features = api.get("/v1/obstructions", caller=caller).json["features"]
+        lon, lat = at(100.0)
+        around = api.get(f"/v1/sky?longitude={lon}&latitude={lat}", caller=caller).json["hidden"]
+        return {
+            *(one["properties"].get("corrected") for one in features if one["id"] == SHADE.id),
+            *(one["certainty"] for one in around if one["obstruction"] == SHADE.id),
+        }
+
+    async def on_board() -> float:
+        async with Client(str(api.client.make_url("/")), api.tokens["first"]) as client:
+            known = await MapOfControl(client).renew()
+            assert known is not None
+            return known.obstructions[SHADE.id].certainty
+
+    for caller in ("operator", "first", viewer):
+        assert told(caller) == {0.6}
+    assert api.run(on_board()) == 0.6
+    # What is exported and imported again is corrected once.
+    document = api.get("/v1/obstructions").json
+    assert api.call("POST", "/v1/obstructions", document).status == 200
+    assert certainty(api, SHADE.id) == pytest.approx(0.58)
+    # What the map is sure of, and what nobody has passed, is told as the map has it.
+    others = [one["properties"] for one in document["features"] if one["id"] != SHADE.id]
+    assert others
+    assert all("corrected" not in one for one in others)
 
 
 def test_a_small_change_is_not_announced(api: Api) -> None:
