@@ -28,6 +28,10 @@ _LOG = structlog.get_logger()
 # for longer than _SILENT_MS has left its road tunnel, or is parked.
 _TRACK_MS = 40_000
 _SILENT_MS = 15 * 60_000
+# About the most positions of all terminals together. Each costs the prediction a fraction of a
+# millisecond, and until all are taken in nothing is planned; from ones that are seconds apart road
+# and pace are found, too.
+_MOST_FIXES = 20_000
 
 
 def fix_of(position: Position) -> Fix | None:
@@ -86,6 +90,7 @@ async def recall(
         since_ms=now_ms - _SILENT_MS,
         until_ms=now_ms + CLOCK_TOLERANCE_MS,
         within_ms=_TRACK_MS,
+        most=_MOST_FIXES,
         terminals=terminals,
     )
     found.sort(key=lambda one: (one.terminal, one.time_ms))

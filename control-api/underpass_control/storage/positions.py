@@ -21,6 +21,8 @@ from underpass_control.storage.models import PositionReport, Terminal
 
 # Reports in one transaction at most: a commit costs the same for many as for one.
 _MOST_AT_ONCE = 5000
+# How often receivers usually report.
+_USUAL_MS = 1_000
 # No report has a time that is further off.
 _BEYOND_MS = 2**60
 
@@ -306,30 +308,44 @@ async def recent(
     since_ms: int,
     until_ms: int,
     within_ms: int,
+    most: int,
     terminals: Collection[int] | None = None,
 ) -> list[Position]:
     """Return the last part of the track of each terminal of a beam, or of some, in order of time.
 
     That is what each reported within so long before its newest report before `until_ms`, if that is
-    not before `since_ms`.
+    not before `since_ms`. Of so many terminals that one report a second of each would be more than
+    `most` in all, there are fewer of each: as far apart as it takes, the newest and another one at
+    least.
     """
-    table = PositionReport.__table__
+    time_ms = PositionReport.time_ms
     newest = (
-        select(func.max(PositionReport.time_ms))
-        .where(PositionReport.terminal == Terminal.node, PositionReport.time_ms < until_ms)
+        select(func.max(time_ms))
+        .where(PositionReport.terminal == Terminal.node, time_ms < until_ms)
         .scalar_subquery()
     )
     ends = select(Terminal.node, newest.label("newest_ms")).where(among(beam, terminals)).subquery()
-    rows = await connection.execute(
-        select(table)
-        .join(ends, PositionReport.terminal == ends.c.node)
-        .where(
-            ends.c.newest_ms >= since_ms,
-            PositionReport.time_ms >= ends.c.newest_ms - within_ms,
-            PositionReport.time_ms <= ends.c.newest_ms,
-        )
-        .order_by(PositionReport.time_ms)
+    newest_ms = ends.c.newest_ms
+    count = await connection.scalar(
+        select(func.count()).select_from(ends).where(newest_ms >= since_ms)
     )
+    wanted = (newest_ms >= since_ms, time_ms >= newest_ms - within_ms, time_ms <= newest_ms)
+    query = select(PositionReport.__table__)
+    apart_ms = within_ms // max(most // max(count or 0, 1), 2)
+    if apart_ms > _USUAL_MS:
+        # The last report of each interval, counted back from the newest one.
+        kept = (
+            select(PositionReport.terminal, func.max(time_ms).label("time_ms"))
+            .join(ends, PositionReport.terminal == ends.c.node)
+            .where(*wanted)
+            .group_by(PositionReport.terminal, (newest_ms - time_ms) // apart_ms)
+            .subquery()
+        )
+        is_kept = (PositionReport.terminal == kept.c.terminal) & (time_ms == kept.c.time_ms)
+        query = query.join(kept, is_kept)
+    else:
+        query = query.join(ends, PositionReport.terminal == ends.c.node).where(*wanted)
+    rows = await connection.execute(query.order_by(time_ms))
     return [Position(**row) for row in rows.mappings()]
 
 
