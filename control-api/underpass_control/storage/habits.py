@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import delete, insert, select, tuple_
+from sqlalchemy import Select, delete, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import ObstructionMap
@@ -18,6 +18,8 @@ from underpass_control.storage.membership import among, kept
 from underpass_control.storage.models import RememberedDrive as Table
 from underpass_control.storage.models import Terminal
 
+# The terminals whose drives are read at once: each may have some thousand roads.
+_AT_ONCE = 20
 _COLUMNS = (Table.terminal, Table.roads, Table.times, Table.last_ms, Table.paces)
 
 
@@ -44,13 +46,7 @@ async def of_beam(
     connection: AsyncConnection, beam: str, terminals: Collection[int] | None = None
 ) -> dict[int, Habits]:
     """Return the remembered drives of a beam's terminals, or of some of them."""
-    rows = await connection.execute(
-        select(*_COLUMNS)
-        .join(Terminal, Terminal.node == Table.terminal)
-        .where(among(beam, terminals))
-        .order_by(Table.terminal, Table.number)
-    )
-    return dict(_habits(rows))
+    return await _of(connection, select(Terminal.node).where(among(beam, terminals)))
 
 
 async def taught(
@@ -60,15 +56,13 @@ async def taught(
 
     They count the turns taken, and the speeds driven at this hour of the day.
     """
-    rows = (
-        await connection.execute(select(*_COLUMNS).order_by(Table.terminal, Table.number))
-    ).all()
-    return await asyncio.to_thread(lambda: [_taught(rows, one, now_ms) for one in drawn])
+    found = (await _of(connection, select(Table.terminal).distinct())).values()
+    return await asyncio.to_thread(lambda: [_taught(found, one, now_ms) for one in drawn])
 
 
-def _taught(rows: Iterable[Any], drawn: ObstructionMap, now_ms: int) -> ObstructionMap:
+def _taught(found: Iterable[Habits], drawn: ObstructionMap, now_ms: int) -> ObstructionMap:
     counts, paces = TurnCounts(), RoadPaces(now_ms)
-    for _, habits in _habits(rows):
+    for habits in found:
         counts.add(habits, now_ms, drawn.turn)
         paces.add(habits)
     return drawn.turned(counts).paced(paces) if any(counts) else drawn
@@ -79,6 +73,20 @@ async def prune(connection: AsyncConnection, before_ms: int, *, limit: int) -> i
     key = (Table.terminal, Table.number)
     old = select(*key).where(Table.last_ms < before_ms).limit(limit)
     return (await connection.execute(delete(Table).where(tuple_(*key).in_(old)))).rowcount
+
+
+async def _of(connection: AsyncConnection, terminals: Select[Any]) -> dict[int, Habits]:
+    """Return the remembered drives of the terminals that a query gives, in order.
+
+    Other work goes on between a few terminals and the next: to decode all would take seconds.
+    """
+    nodes = sorted(await connection.scalars(terminals))
+    query = select(*_COLUMNS).order_by(Table.terminal, Table.number)
+    found: dict[int, Habits] = {}
+    for start in range(0, len(nodes), _AT_ONCE):
+        some = query.where(Table.terminal.in_(nodes[start : start + _AT_ONCE]))
+        found.update(_habits(await connection.execute(some)))
+    return found
 
 
 def _habits(rows: Iterable[Any]) -> Iterable[tuple[int, Habits]]:

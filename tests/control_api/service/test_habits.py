@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from underpass_control.demand import Demands
@@ -87,6 +89,27 @@ def test_the_turns_of_all_terminals_are_counted_on_the_map(api: Api) -> None:
     assert taught(api, at).turn("c", "d") == 0.3
     put(api, {one: drives("abcd", last_ms=at) for one in (FIRST, SECOND)})
     assert taught(api, at).turn("c", "d") == pytest.approx((4 * 0.3 + 2) / 6)
+
+
+def test_drives_are_read_of_a_few_terminals_at_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = now_ms()
+    put(api, {one: drives("abcd", "ab", last_ms=at) for one in (FIRST, SECOND)})
+    before, known = stored(api), taught(api, at)
+    together: list[list[int]] = []
+    read = habits._habits
+
+    def noted(rows: Iterable[Any]) -> Iterable[tuple[int, Habits]]:
+        found = list(read(rows))
+        together.append([terminal for terminal, _ in found])
+        return found
+
+    monkeypatch.setattr(habits, "_AT_ONCE", 1)
+    monkeypatch.setattr(habits, "_habits", noted)
+    assert stored(api) == before
+    assert taught(api, at).turn("c", "d") == known.turn("c", "d") != 0.3
+    assert together == 2 * [[FIRST], [SECOND]]
 
 
 def test_the_paces_of_all_terminals_count_at_their_hour(api: Api) -> None:
