@@ -38,6 +38,8 @@ _NEAR_DEG = 0.002
 _TELLING = re.compile(r"learned:\d+:\d+", re.ASCII)
 # The greatest number of passages that is accepted of a place.
 _MOST_SEEN = 1_000_000_000
+# The obstructions that are decoded at once, between other work: each may have thousands of roads.
+_READ_AT_ONCE = 200
 _ADVISORY_LOCK = 0x756E_6C65
 # After this time without a loss at a place its counts are halved, and again after the same time.
 FADES_S = 90 * 86_400.0
@@ -168,7 +170,12 @@ async def load_map(connection: AsyncConnection) -> tuple[ObstructionMap, dict[st
     The certainties of the others are what terminals' passages have made of them.
     """
     columns = (Table.id, Table.source, Table.geometry, Table.properties)
-    rows = (await connection.execute(select(*columns).order_by(Table.id))).all()
+    query = select(*columns).order_by(Table.id).limit(_READ_AT_ONCE)
+    rows = list(await connection.execute(query))
+    last = _READ_AT_ONCE
+    while len(rows) == last:
+        rows += await connection.execute(query.where(Table.id > rows[-1].id))
+        last += _READ_AT_ONCE
     # Reading the map of a country takes seconds, so it is done in a thread.
     return await asyncio.to_thread(_map, rows, await passages.totals(connection))
 

@@ -19,6 +19,7 @@ from underpass_control.cli import app
 from underpass_control.client import Client
 from underpass_control.http import obstructions as obstructions_endpoint
 from underpass_control.prediction import Lesson
+from underpass_control.storage import learned as stored_map
 from underpass_control.storage import obstructions as stored
 from underpass_control.storage.boxes import Box, touching
 from underpass_control.storage.database import Database
@@ -218,6 +219,17 @@ def test_a_place_beside_the_180th_meridian_is_learned_once(api: Api) -> None:
     names, places = learn(api, loss("learned:a", 179.9999), loss("learned:b", -179.9999))
     assert names == ["learned:a"]
     assert places["learned:a"].lost == 2
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5])
+def test_a_map_is_read_whole_in_portions(
+    api: Api, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(stored_map, "_READ_AT_ONCE", 2)
+    names = list("abcde"[:count])
+    if names:
+        assert api.call("POST", PATH, collection(*map(feature, names))).status == 200
+    assert learn(api)[0] == names
 
 
 def test_an_id_with_a_slash_is_deleted(api: Api) -> None:
