@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,24 @@ def test_a_steady_drive_to_a_tunnel_is_announced_once_or_little_more() -> None:
     assert entry_s == pytest.approx(30 + 400 / 20, abs=3)
     assert duration_s == pytest.approx(TUNNEL_M / 20, rel=0.2)
     assert confidence > 0.5
+
+
+@pytest.mark.parametrize("back_s", [60, 7_200])
+def test_after_the_clock_is_set_back_announcing_goes_on(back_s: int) -> None:
+    announcer = Announcer(MAP)
+    assert fed(announcer, eastwards(-400.0, 20.0))
+    again = [replace(one, time_ms=one.time_ms - 1_000 * back_s) for one in eastwards(-400.0, 20.0)]
+    entry_s, _, confidence = fed(announcer, again)[-1]
+    assert entry_s == pytest.approx(50 - back_s, abs=3)
+    assert confidence > 0.5
+
+
+def test_a_fix_that_is_a_little_late_changes_nothing() -> None:
+    announcer = Announcer(MAP)
+    fed(announcer, eastwards(-400.0, 20.0))
+    track = announcer._predictor.track
+    announcer.feed(fix(27, -460.0, 0.0, 20.0))
+    assert announcer._predictor.track is track
 
 
 def test_of_two_passages_of_one_obstruction_the_next_one_is_announced() -> None:

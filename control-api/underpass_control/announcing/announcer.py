@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dama.prediction import Announcement, Blockage, Fix, ObstructionMap, Predictor
-from dama.prediction.announcement import MAX_DURATION_MS
+from dama.prediction.announcement import MAX_AHEAD_MS, MAX_DURATION_MS
+from dama.prediction.fix import CLOCK_TOLERANCE_MS
 from dama.prediction.places import Line
 
 # Smaller changes are noise of the receiver and not worth a bundle: of entry and duration by this
@@ -13,6 +14,8 @@ from dama.prediction.places import Line
 _SHIFT_MS = 2_000
 _SHIFT_PART = 0.1
 _CONFIDENCE = 0.15
+# The times of two receivers of one machine differ by less: each is near to the machine's clock.
+_SET_BACK_MS = 2 * CLOCK_TOLERANCE_MS
 
 
 class Announcer:
@@ -39,7 +42,16 @@ class Announcer:
             self.set_map(self._predictor.map)
 
     def feed(self, fix: Fix) -> None:
-        """Take a fix in; one that is older than the last changes nothing."""
+        """Take a fix in; one that is a little older than the last changes nothing.
+
+        Fixes come in order. So one that is much older shows that the clock has been set back, and
+        the track begins anew: otherwise nothing would count until the clock is there again.
+        """
+        last = self._predictor.track.last
+        if last is not None and fix.time_ms < last.time_ms - _SET_BACK_MS:
+            before = self._predictor
+            before.end_drive()
+            self._predictor = Predictor(before.map, None, self._route, before.habits)
         self._predictor.feed(fix)
 
     def due(self, now_ms: int) -> list[Announcement]:
@@ -48,8 +60,11 @@ class Announcer:
         A blockage that is no longer expected is withdrawn with confidence 0. One that has begun is
         not corrected: inside, a terminal has no fix to go by.
         """
+        # One that was made before the clock was set back may be too far ahead to be withdrawn.
         self._said = {
-            name: said for name, said in self._said.items() if said.blockage.exit_ms > now_ms
+            name: said
+            for name, said in self._said.items()
+            if said.blockage.exit_ms > now_ms and said.entry_ms <= now_ms + MAX_AHEAD_MS
         }
         ahead: dict[str | None, Blockage] = {}
         for one in self._predictor.blockages(now_ms):
