@@ -28,7 +28,7 @@ def ages(api: Api, at_ms: int, most: int) -> dict[int, list[int]]:
                 most=most,
             )
 
-    found = defaultdict(list)
+    found: dict[int, list[int]] = defaultdict(list)
     for one in api.run(run()):
         found[one.terminal].append((at_ms - one.time_ms) // 1_000)
     return found
