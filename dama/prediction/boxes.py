@@ -130,5 +130,8 @@ def _turned(shapes: Geometries, margin: float) -> Iterator[tuple[npt.NDArray[np.
     """Yield the numbers of the shapes that a turn brings onto the map, and these, turned."""
     bounds = shapely.bounds(shapes)
     for turn, numbers in turned(bounds[:, 0], bounds[:, 2], margin):
-        by = np.array([turn, 0.0])
-        yield numbers, shapely.transform(shapes[numbers], lambda places, by=by: places + by)
+        some = shapes[numbers]
+        if turn:
+            by = np.array([turn, 0.0])
+            some = shapely.transform(some, lambda places, by=by: places + by)
+        yield numbers, some
