@@ -74,8 +74,11 @@ def _road(road: Road) -> dict[str, Any]:
     }
 
 
-def from_geojson(document: object) -> list[Obstruction]:
+def from_geojson(document: object, *, corrected: bool = False) -> list[Obstruction]:
     """Return the obstructions of a feature, or of a collection of them.
+
+    With `corrected`, those that a service's drives have corrected have the certainty that the
+    property of that name gives, to predict with; to store them, take the map's own.
 
     - A Polygon is an area.
     - A LineString is a road tunnel's axis. The property `approaches` may hold the roads that lead
@@ -89,20 +92,23 @@ def from_geojson(document: object) -> list[Obstruction]:
     """
     kind = _mapping(document, "document").get("type")
     if kind == "Feature":
-        return [_feature(document, "feature")]
+        return [_feature(document, "feature", corrected=corrected)]
     if kind != "FeatureCollection":
         raise GeoJsonError("document: type is neither Feature nor FeatureCollection")
     features = _list(_mapping(document, "document").get("features"), "features")
     if len(features) > MAX_FEATURES:
         raise GeoJsonError(f"features: more than {MAX_FEATURES}")
-    found = [_feature(feature, f"features[{n}]") for n, feature in enumerate(features)]
+    found = [
+        _feature(feature, f"features[{n}]", corrected=corrected)
+        for n, feature in enumerate(features)
+    ]
     names = [obstruction.id for obstruction in found]
     if len(set(names)) != len(names):
         raise GeoJsonError("features: two of them have the same id")
     return found
 
 
-def _feature(document: object, where: str) -> Obstruction:
+def _feature(document: object, where: str, *, corrected: bool) -> Obstruction:
     feature = _mapping(document, where)
     if feature.get("type") != "Feature":
         raise GeoJsonError(f"{where}: type is not Feature")
@@ -111,9 +117,10 @@ def _feature(document: object, where: str) -> Obstruction:
     properties = {name: value for name, value in said.items() if value is not None}
     geometry = _mapping(feature.get("geometry"), f"{where}.geometry")
     name = _id(feature, properties, geometry, where)
+    certainty = "corrected" if corrected and "corrected" in properties else "certainty"
     common: dict[str, Any] = {
         "name": _text(properties.get("name", ""), f"{where}.properties.name"),
-        "certainty": _number(properties.get("certainty", 1.0), f"{where}.properties.certainty"),
+        "certainty": _number(properties.get(certainty, 1.0), f"{where}.properties.{certainty}"),
     }
     if "satellite" in properties:
         common["satellite"] = _text(properties["satellite"], f"{where}.properties.satellite")

@@ -7,8 +7,7 @@ without those before it, and unchanged pages are not sent again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dama.prediction import Obstruction, ObstructionMap
@@ -107,22 +106,11 @@ class MapOfControl:
 
 
 def _page_of(document: Any, tag: str | None) -> _Page:
-    found = from_geojson(document)
-    obstructions = list(map(_corrected, found, document.get("features", [document])))
+    obstructions = from_geojson(document, corrected=True)
     following = document.get("next")
     if not isinstance(following, str | None):
         raise GeoJsonError("next: no cursor")
     return _Page(tag, obstructions, following)
-
-
-def _corrected(obstruction: Obstruction, feature: Mapping[str, Any]) -> Obstruction:
-    """Return an obstruction with the certainty that drives have made of the map's, if they have."""
-    certainty = (feature.get("properties") or {}).get("corrected")
-    if certainty is None:
-        return obstruction
-    if not isinstance(certainty, int | float) or not 0.0 < certainty <= 1.0:
-        raise GeoJsonError(f"{obstruction.id}: a corrected certainty is not in (0, 1]")
-    return replace(obstruction, certainty=float(certainty))
 
 
 def _is(one: object, other: object) -> bool:

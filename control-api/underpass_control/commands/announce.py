@@ -68,7 +68,7 @@ def announce(
         fail("name one map: --map FILE or --control URL")
     if terminal is not None and control is None:
         fail("the route of a terminal is read with --control URL")
-    drawn = read_map(map_file) if map_file else []
+    drawn = read_map(map_file, corrected=True) if map_file else []
     announcer = Announcer(ObstructionMap(one for one in drawn if one.counts_for(satellite)))
     address = None if gpsd is None else _address(gpsd)
     logs.configure(log_format)

@@ -23,15 +23,18 @@ def is_geojson(path: Path) -> bool:
     return path.suffix in (".json", ".geojson")
 
 
-def read_map(path: Path) -> list[Obstruction]:
-    """Read GeoJSON, or an OpenStreetMap extract; if it is wrong, end with the reason."""
+def read_map(path: Path, *, corrected: bool = False) -> list[Obstruction]:
+    """Read GeoJSON, or an OpenStreetMap extract; if it is wrong, end with the reason.
+
+    With `corrected`, the certainties are those that a service's drives have made of the map's.
+    """
     from dama.prediction.geojson import GeoJsonError
     from underpass_control.obstructions.geojson import import_geojson
     from underpass_control.obstructions.osm import import_osm
 
     if is_geojson(path):
         try:
-            return import_geojson(path)
+            return import_geojson(path, corrected=corrected)
         except GeoJsonError as error:
             fail(str(error))
     return with_progress(lambda tell: import_osm(path, progress=tell))

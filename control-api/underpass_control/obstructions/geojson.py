@@ -12,8 +12,11 @@ from dama.prediction.geojson import GeoJsonError, from_geojson
 _MAX_BYTES = 512 * 1024 * 1024
 
 
-def import_geojson(path: Path) -> list[Obstruction]:
-    """Read the obstructions of a file. Raises `GeoJsonError`, which says where the error is."""
+def import_geojson(path: Path, *, corrected: bool = False) -> list[Obstruction]:
+    """Read the obstructions of a file, as `from_geojson` does.
+
+    Raises `GeoJsonError`, which says where the error is.
+    """
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise GeoJsonError(f"{path}: larger than {_MAX_BYTES} bytes")
@@ -24,4 +27,4 @@ def import_geojson(path: Path) -> list[Obstruction]:
         if isinstance(error, GeoJsonError):
             raise
         raise GeoJsonError(f"{path}: no JSON: {error}") from error
-    return from_geojson(document)
+    return from_geojson(document, corrected=corrected)

@@ -121,3 +121,16 @@ def test_no_document_breaks_the_reader(value: object, place: str) -> None:
         document[place] = value
     with suppress(GeoJsonError):
         from_geojson(document)
+
+
+def test_a_corrected_certainty_is_used_where_it_is_wanted() -> None:
+    axis = {"type": "LineString", "coordinates": AXIS}
+    document = feature(axis, id="a", certainty=0.9, corrected=0.4)
+    other = feature(axis, id="b", certainty=0.8, corrected=None)
+    both = {"type": "FeatureCollection", "features": [document, other]}
+    assert [one.certainty for one in from_geojson(both)] == [0.9, 0.8]
+    assert [one.certainty for one in from_geojson(both, corrected=True)] == [0.4, 0.8]
+    assert from_geojson(document, corrected=True)[0].certainty == 0.4
+    for wrong in (0, 1.1, "0.4", True):
+        with pytest.raises(GeoJsonError):
+            from_geojson(feature(axis, certainty=0.9, corrected=wrong), corrected=True)
