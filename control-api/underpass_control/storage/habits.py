@@ -46,7 +46,8 @@ async def of_beam(
     connection: AsyncConnection, beam: str, terminals: Collection[int] | None = None
 ) -> dict[int, Habits]:
     """Return the remembered drives of a beam's terminals, or of some of them."""
-    return await _of(connection, select(Terminal.node).where(among(beam, terminals)))
+    theirs = select(Table.terminal).join(Terminal, Terminal.node == Table.terminal)
+    return await _of(connection, theirs.where(among(beam, terminals)).distinct())
 
 
 async def taught(

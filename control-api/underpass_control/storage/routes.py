@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import delete, select
@@ -14,6 +14,9 @@ from dama.prediction.places import Line
 from underpass_control.storage.changes import RevisionError
 from underpass_control.storage.membership import among, portions_of
 from underpass_control.storage.models import Route, Terminal
+
+# The routes that are decoded at once: each may have ten thousand places.
+_AT_ONCE = 5
 
 
 async def put(
@@ -64,18 +67,24 @@ async def of_beam(
     connection: AsyncConnection, beam: str, terminals: Collection[int] | None = None
 ) -> dict[int, Line]:
     """Return the routes of a beam's terminals, or of some of them."""
-    rows = await connection.execute(
-        select(Route.terminal, Route.geometry)
-        .join(Terminal, Terminal.node == Route.terminal)
-        .where(among(beam, terminals))
-    )
-    return {row.terminal: line_of(row.geometry) for row in rows}
+    theirs = select(Route.terminal).join(Terminal, Terminal.node == Route.terminal)
+    known = await connection.scalars(theirs.where(among(beam, terminals)))
+    return await _lines(connection, sorted(known))
 
 
 async def of_terminals(connection: AsyncConnection, terminals: Collection[int]) -> dict[int, Line]:
     """Return the routes of those of some terminals that have one."""
-    lines: dict[int, Line] = {}
+    known: list[int] = []
     for some in portions_of(terminals):
+        known += await connection.scalars(select(Route.terminal).where(Route.terminal.in_(some)))
+    return await _lines(connection, known)
+
+
+async def _lines(connection: AsyncConnection, terminals: Sequence[int]) -> dict[int, Line]:
+    """Return routes, by terminal; other work goes on between a few of them and the next."""
+    lines: dict[int, Line] = {}
+    for start in range(0, len(terminals), _AT_ONCE):
+        some = terminals[start : start + _AT_ONCE]
         rows = await connection.execute(
             select(Route.terminal, Route.geometry).where(Route.terminal.in_(some))
         )

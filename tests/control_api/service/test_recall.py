@@ -6,9 +6,10 @@ from collections import defaultdict
 
 import pytest
 from underpass_control import takeover
-from underpass_control.storage import positions
+from underpass_control.storage import positions, routes
 from underpass_control.storage.positions import Position
 
+from dama.prediction.places import Line
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.test_expectations import drive, recalled
 from tests.dama.prediction.test_laws import eastwards
@@ -67,3 +68,24 @@ def test_a_planner_of_many_terminals_expects_what_one_of_few_does(
     assert few.entry_ms == pytest.approx(whole.entry_ms, abs=500)
     assert few.exit_ms == pytest.approx(whole.exit_ms, abs=500)
     assert few.confidence == pytest.approx(whole.confidence, abs=0.05)
+
+
+def test_routes_are_read_a_few_at_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = {one: ((7.0, 46.0), (7.0 + one / 100, 46.0)) for one in (FIRST, SECOND)}
+
+    async def run(among: set[int] | None) -> list[dict[int, Line]]:
+        async with api.database.reading() as connection:
+            return [
+                await routes.of_beam(connection, "ku-1", among),
+                await routes.of_terminals(connection, among or {FIRST, SECOND, 4_711}),
+            ]
+
+    async def store() -> None:
+        async with api.database.transaction() as connection:
+            for terminal, line in lines.items():
+                await routes.put(connection, terminal, line)
+
+    api.run(store())
+    monkeypatch.setattr(routes, "_AT_ONCE", 1)
+    assert api.run(run(None)) == [lines, lines]
+    assert api.run(run({SECOND})) == 2 * [{SECOND: lines[SECOND]}]
