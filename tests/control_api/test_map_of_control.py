@@ -278,6 +278,7 @@ def test_what_drives_have_made_of_a_certainty_counts() -> None:
 
     assert asyncio.run(certainty(0.4)) == 0.4
     assert asyncio.run(certainty(None)) == 0.9
-    for wrong in (0, 1.1, -1, "0.4", []):
+    none: list[float] = []
+    for wrong in (0, 1.1, -1, "0.4", none):
         with pytest.raises(RefusedError, match="map cannot be read"):
             asyncio.run(certainty(wrong))

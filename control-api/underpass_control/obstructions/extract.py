@@ -36,9 +36,10 @@ def way_of(way: osmium.osm.Way, tags: Mapping[str, str]) -> Way:
 def with_traffic(objects: osmium.FileProcessor) -> osmium.FileProcessor:
     """Have a reading give, of nodes and relations, traffic lights and restrictions only."""
     lights = osmium.filter.TagFilter(("highway", "traffic_signals"))
+    lights.enable_for(osmium.osm.NODE)
     restrictions = osmium.filter.TagFilter(("type", "restriction"))
-    objects = objects.with_filter(lights.enable_for(osmium.osm.NODE))
-    return objects.with_filter(restrictions.enable_for(osmium.osm.RELATION))
+    restrictions.enable_for(osmium.osm.RELATION)
+    return objects.with_filter(lights).with_filter(restrictions)
 
 
 class Traffic:

@@ -85,7 +85,8 @@ def _roads(path: Path, traffic: Traffic | None = None) -> Iterator[Way]:
         objects = objects.with_filter(osmium.filter.EntityFilter(osmium.osm.WAY))
     else:
         objects = with_traffic(objects)
-    highways = osmium.filter.KeyFilter("highway").enable_for(osmium.osm.WAY)
+    highways = osmium.filter.KeyFilter("highway")
+    highways.enable_for(osmium.osm.WAY)
     for one in objects.with_filter(highways):
         if isinstance(one, osmium.osm.Way):
             tags = {tag.k: tag.v for tag in one.tags}

@@ -78,7 +78,8 @@ def _objects(path: Path, traffic: Traffic) -> Iterator[_Object]:
 
     Traffic lights and turn restrictions are taken in meanwhile.
     """
-    read = osmium.filter.KeyFilter(*_KEYS).enable_for(osmium.osm.WAY | osmium.osm.AREA)
+    read = osmium.filter.KeyFilter(*_KEYS)
+    read.enable_for(osmium.osm.WAY | osmium.osm.AREA)
     objects = (
         osmium.FileProcessor(str(path))
         .with_locations()

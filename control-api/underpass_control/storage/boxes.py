@@ -69,7 +69,7 @@ def touching(box: Box) -> CompoundSelect[Any]:
     return union_all(*(_of_size(number, box) for number in range(len(_SIZES))))
 
 
-def _of_size(number: int, box: Box) -> Select[Any]:
+def _of_size(number: int, box: Box) -> Select[str, float, float, float, float]:
     reach = _SIZES[number] + _ROUNDING
     first, last = _strip(number, max(box.south - reach, -90.0)), _strip(number, box.north)
     named = range(first, last + 1)
