@@ -102,7 +102,7 @@ impl Core {
                 Engine::take_over(now, &foundation.engine, stores, taken.engines)?,
                 taken.streams,
                 Some(taken.connections),
-                taken.helper.map(Helper::of_predecessor),
+                taken.helper,
             ),
         };
         set_clocks(&mut engines);
@@ -138,7 +138,10 @@ impl Core {
             budgets,
             holds,
             contacts,
-            helper: helper.or(inherited).map(Arc::new),
+            // A helper that is dropped ends for both processes, so it is this one's only now.
+            helper: helper
+                .or_else(|| inherited.map(Helper::of_predecessor))
+                .map(Arc::new),
             counted,
         };
         let arriving = Arriving {

@@ -135,6 +135,26 @@ fn the_helper_ends_with_a_node_that_is_killed() {
 }
 
 #[test]
+fn the_helper_outlives_a_next_process_that_does_not_get_the_node() {
+    let mut node = Node::start(&[HUB, SESSIONS].concat(), |_| {});
+    let asked = |node: &Node| node.log().matches("congestion control whom").count();
+    node.until("asked its helper", |node| asked(node) > 0);
+    let before = asked(&node);
+    // The next process has the helper when it finds this.
+    let starts = node.path().join("state/incarnation");
+    let counted = fs::read(&starts).unwrap();
+    fs::write(&starts, "none\n").unwrap();
+    let answer = node.ask("POST", "/v1/upgrade", "");
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    assert!(answer.body.contains("count of starts"), "{}", answer.body);
+    fs::write(&starts, counted).unwrap();
+    node.upgrade();
+    node.until("asked its helper again", |node| asked(node) > before);
+    let log = node.log();
+    assert!(!log.contains("the helper has ended"), "{log}");
+}
+
+#[test]
 fn a_node_whose_sockets_need_nothing_has_no_capability_and_no_helper() {
     if !is_privileged() {
         return;
