@@ -65,18 +65,33 @@ impl Core {
     /// When custody cannot be used, or the previous process does not give its node up.
     pub fn begin(
         foundation: &Foundation,
+        predecessor: Option<&mut Predecessor>,
+        helper: Option<Helper>,
+        tasks: &mut Vec<AbortOnDropHandle<()>>,
+    ) -> Result<(Core, Arriving), RunError> {
+        let early = Arc::<EarlySessions>::default();
+        let begun = Core::begin_with(foundation, predecessor, helper, tasks, &early);
+        if begun.is_err() {
+            // Nothing is dialled or accepted any more.
+            early.give_up();
+        }
+        begun
+    }
+
+    fn begin_with(
+        foundation: &Foundation,
         mut predecessor: Option<&mut Predecessor>,
         helper: Option<Helper>,
         tasks: &mut Vec<AbortOnDropHandle<()>>,
+        early: &Arc<EarlySessions>,
     ) -> Result<(Core, Arriving), RunError> {
         let (config, run) = (&foundation.config, &foundation.run);
         let directory = Directory::new(&foundation.engine, config.node.shards());
         let most = config.custody.quota_bytes.saturating_add(MOST_STATE_BYTES);
-        let early = Arc::<EarlySessions>::default();
         let (links, taken) = match &mut predecessor {
             None => (None, None),
             Some(before) => {
-                let links = before.set_up_sessions(&early, || {
+                let links = before.set_up_sessions(early, || {
                     links::open(
                         config,
                         run,
@@ -146,7 +161,7 @@ impl Core {
         };
         let arriving = Arriving {
             inbound,
-            early,
+            early: early.clone(),
             links,
             connections,
         };

@@ -23,6 +23,9 @@ const WAITING: u64 = 1 << 63;
 /// margin for the peer).
 const DELAYED_ACK: Duration = Duration::from_millis(60);
 
+/// How long the last word of sessions that end may take to leave.
+const FAREWELL: Duration = Duration::from_millis(100);
+
 /// A key that a session has brought, with its path and the peer's node id.
 pub type NewKey = (String, String, ExportedKey);
 
@@ -118,6 +121,24 @@ impl EarlySessions {
         }
         drop(waiting);
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends what waits, since this process does not get the node. Over QUIC no kernel tells the
+    /// peers when a process ends. Blocks while the runtime sends that.
+    pub fn give_up(&self) {
+        let waiting: Vec<_> = {
+            let waiting = self.waiting();
+            let sessions = waiting.sessions.values();
+            sessions.map(|session| session.handle.clone()).collect()
+        };
+        if waiting.is_empty() {
+            return;
+        }
+        for session in waiting {
+            // An orderly end waits until the session is in use.
+            session.abort("another process keeps the node");
+        }
+        std::thread::sleep(FAREWELL);
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -253,14 +274,16 @@ impl Node for EarlySessions {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Wake;
 
     use underpass_cla::{PathFigures, Transfer};
 
     use super::*;
 
-    /// A session with this round trip.
-    struct Silent(Duration);
+    /// A session with this round trip, and whether it was aborted.
+    #[derive(Default)]
+    struct Silent(Duration, AtomicBool);
 
     impl Session for Silent {
         fn offer(&self, _: Transfer) {}
@@ -273,7 +296,9 @@ mod tests {
         }
         fn suspend(&self, _: bool) {}
         fn close(&self) {}
-        fn abort(&self, _: &str) {}
+        fn abort(&self, _: &str) {
+            self.1.store(true, Ordering::SeqCst);
+        }
     }
 
     /// Gives each session its number plus 1000.
@@ -330,7 +355,7 @@ mod tests {
     }
 
     fn come(early: &EarlySessions, number: u64, peer: u64, class: u8) -> SessionId {
-        let session = Arc::new(Silent(Duration::ZERO));
+        let session = Arc::<Silent>::default();
         early.session_up(SessionId(number), info(peer, class), session)
     }
 
@@ -342,11 +367,11 @@ mod tests {
         early.wait(wanted.collect(), Duration::ZERO, told) == Ok(0)
     }
 
-    struct Flag(std::sync::atomic::AtomicBool);
+    struct Flag(AtomicBool);
 
     impl Wake for Flag {
         fn wake(self: Arc<Self>) {
-            self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+            self.0.store(true, Ordering::SeqCst);
         }
     }
 
@@ -365,7 +390,7 @@ mod tests {
         let recorder = Arc::new(Recorder::default());
         let node: Arc<dyn Node> = recorder.clone();
         early.open(&node);
-        assert!(flag.0.load(std::sync::atomic::Ordering::SeqCst));
+        assert!(flag.0.load(Ordering::SeqCst));
         assert_eq!(
             early.poll_in_use(waiting[0], cx),
             Poll::Ready(SessionId(1007))
@@ -387,6 +412,20 @@ mod tests {
             ("down", 1011),
         ];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn all_that_still_waits_is_aborted_when_the_node_does_not_come() {
+        let early = EarlySessions::default();
+        let sessions = [0, 1, 2].map(|number| {
+            let session = Arc::<Silent>::default();
+            let id = early.session_up(SessionId(number), info(10, 0), session.clone());
+            (id, session)
+        });
+        early.session_down(sessions[0].0, Down::Closed);
+        early.give_up();
+        let aborted = sessions.map(|(_, session)| session.1.load(Ordering::SeqCst));
+        assert_eq!(aborted, [false, true, true]);
     }
 
     #[test]
@@ -415,7 +454,7 @@ mod tests {
         let wait = |round_trip: Duration, patience: Duration| {
             let early = EarlySessions::default();
             let begun = Instant::now();
-            let session = Arc::new(Silent(round_trip));
+            let session = Arc::new(Silent(round_trip, false.into()));
             early.session_up(SessionId(0), info(10, 0), session);
             let wanted = BTreeMap::from([("ipn:10.0".to_owned(), 1)]);
             let missing = early.wait(wanted, patience, |_| Ok::<(), ()>(()));

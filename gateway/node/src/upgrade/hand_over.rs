@@ -199,7 +199,7 @@ impl HandOver {
             Err(error) => Err(error),
         };
         if let Err(error) = prepared {
-            self.kill();
+            self.end_next(channel);
             self.parts.restarter.stay();
             return Err(error);
         }
@@ -281,7 +281,7 @@ impl HandOver {
         let given = match self.settle() {
             Ok(stopped) => self.give(channel, stopped, &moment, config),
             Err(error) => {
-                self.kill();
+                self.end_next(channel);
                 Err(error)
             }
         };
@@ -328,7 +328,7 @@ impl HandOver {
         let (engines, streams) = match stopped.take(config) {
             Ok(taken) => taken,
             Err(error) => {
-                self.kill();
+                self.end_next(channel);
                 return Err(error.into());
             }
         };
@@ -369,7 +369,7 @@ impl HandOver {
                 Ok(())
             }
             Err(error) => {
-                self.kill();
+                self.end_next(channel);
                 self.take_back(stopped, state.engines, config);
                 Err(error)
             }
@@ -409,7 +409,10 @@ impl HandOver {
         parts.edge.pause(false);
     }
 
-    fn kill(&self) {
+    /// Ends the next process, which does not get the node.
+    fn end_next(&self, channel: Channel) {
+        // It sees this, and then ends by itself.
+        drop(channel);
         if let Err(error) = self.parts.launcher.kill() {
             tracing::error!(%error, "the next program may still be there");
         }

@@ -3,7 +3,7 @@
 //!
 //! It is the same program, started before the node confines itself. It reads only two requests, and
 //! only from the node: to start the node's program, from the path and with the arguments of the
-//! node's own start, and to kill what it has started. So an attacker who controls the node can run
+//! node's own start, and to end what it has started. So an attacker who controls the node can run
 //! no other program, and no more than one at a time; and that program confines itself before it
 //! reads a byte from the node.
 
@@ -14,9 +14,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::dup2_stdin;
@@ -28,11 +28,16 @@ use crate::cli::{LAUNCHER, TAKE_OVER};
 /// Starting a program takes some milliseconds, on a loaded machine more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long the program may take to end by itself, which lets it tell the peers of its sessions.
+const OWN_END: Duration = Duration::from_secs(1);
+/// How often this checks whether it has.
+const GLANCE: Duration = Duration::from_millis(5);
+
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
     /// Starts the program; one open file follows, for its standard input.
     Start,
-    /// Kills it, and waits for its end.
+    /// Waits for its end, and kills it if that does not come soon.
     Kill,
 }
 
@@ -104,7 +109,8 @@ impl Launcher {
         }
     }
 
-    /// Kills the program that was started last, and waits for its end.
+    /// Waits for the end of the program that was started last, and kills it if it is still there
+    /// after a second.
     ///
     /// # Errors
     /// When the launcher has ended; then the program may be running.
@@ -186,9 +192,8 @@ pub fn serve(program: &Path, arguments: &[OsString]) -> io::Result<()> {
                 }
             }
             Request::Kill => {
-                if let Some(mut child) = started.take() {
-                    let _ = child.kill();
-                    child.wait()?;
+                if let Some(child) = started.take() {
+                    end(child, OWN_END)?;
                 }
                 Answer::Killed
             }
@@ -223,6 +228,17 @@ fn is_running(started: &mut Option<Child>) -> bool {
     matches!(ended, Some(Ok(None)))
 }
 
+/// Kills a process that does not end by itself within `patience`.
+fn end(mut child: Child, patience: Duration) -> io::Result<ExitStatus> {
+    let until = Instant::now() + patience;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+        std::thread::sleep(GLANCE);
+    }
+    // This does nothing to one that has ended.
+    let _ = child.kill();
+    child.wait()
+}
+
 fn launch(
     program: &Path,
     arguments: &[OsString],
@@ -253,7 +269,22 @@ fn launch(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
+
+    #[test]
+    fn a_program_that_ends_by_itself_is_not_killed_and_any_other_is() {
+        let run = |script: &str, patience| {
+            let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+            let status = end(child, patience).unwrap();
+            (status.code(), status.signal())
+        };
+        let ended = run("sleep 0.2; exit 7", Duration::from_secs(60));
+        assert_eq!(ended, (Some(7), None));
+        let killed = run("exec sleep 1000", Duration::ZERO);
+        assert_eq!(killed, (None, Some(Signal::SIGKILL as i32)));
+    }
 
     #[test]
     fn an_answer_that_comes_too_late_is_not_taken_for_that_to_the_next_request() {

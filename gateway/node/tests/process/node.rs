@@ -146,6 +146,14 @@ impl Node {
         let _ = std::fs::remove_file(self.socket());
     }
 
+    /// Changes its configuration, which a reload or the next process reads.
+    pub fn reconfigure(&self, from: &str, to: &str) {
+        let path = self.path().join("node.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&path, text.replace(from, to)).unwrap();
+    }
+
     /// The path of its program.
     pub fn program(&self) -> PathBuf {
         self.path().join("underpass")

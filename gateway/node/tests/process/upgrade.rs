@@ -349,13 +349,6 @@ fn install(node: &Node, program: &[u8]) {
     fs::rename(&fresh, &path).unwrap();
 }
 
-fn reconfigure(node: &Node, from: &str, to: &str) {
-    let path = node.path().join("node.toml");
-    let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains(from));
-    fs::write(&path, text.replace(from, to)).unwrap();
-}
-
 fn descriptors(id: u32) -> usize {
     fs::read_dir(format!("/proc/{id}/fd")).unwrap().count()
 }
@@ -383,12 +376,12 @@ fn what_does_not_come_up_changes_nothing() {
         });
     };
     // It refuses at once, and also once it has the state.
-    reconfigure(hub, "number = 1\n", "number = 2\n");
+    hub.reconfigure("number = 1\n", "number = 2\n");
     asked("node.number has changed");
-    reconfigure(hub, "number = 2\n", "number = 1\n");
-    reconfigure(hub, "shards = 2", "shards = 3");
+    hub.reconfigure("number = 2\n", "number = 1\n");
+    hub.reconfigure("shards = 2", "shards = 3");
     asked("more or fewer shards");
-    reconfigure(hub, "shards = 3", "shards = 2");
+    hub.reconfigure("shards = 3", "shards = 2");
     // The next program is missing, ends, or answers something else.
     fs::remove_file(hub.program()).unwrap();
     asked("does not start");

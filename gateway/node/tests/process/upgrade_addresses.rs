@@ -1,6 +1,5 @@
 //! Another process takes over a node whose addresses have changed.
 
-use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 
@@ -8,13 +7,6 @@ use crate::node::{HUB, Node, edge, free_port};
 
 fn port_of(listener: &TcpListener) -> u16 {
     listener.local_addr().unwrap().port()
-}
-
-fn reconfigure(node: &Node, from: &str, to: &str) {
-    let path = node.path().join("node.toml");
-    let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains(from), "{text}");
-    fs::write(&path, text.replace(from, to)).unwrap();
 }
 
 #[test]
@@ -33,22 +25,22 @@ fn an_address_that_is_taken_leaves_the_node_to_the_process_that_has_it() {
     // Another program has the listener's address.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("127.0.0.1:{}", port_of(&taken));
-    reconfigure(&node, &format!("127.0.0.1:{own}"), &address);
+    node.reconfigure(&format!("127.0.0.1:{own}"), &address);
     assert!(refused(&node).contains(&address));
     // The address is the running process's own, in another form.
-    reconfigure(&node, &address, &format!("0.0.0.0:{own}"));
+    node.reconfigure(&address, &format!("0.0.0.0:{own}"));
     assert!(refused(&node).contains("0.0.0.0"));
     // A path in the file system can be taken in the same way.
     let socket = node.path().join("run/taken.sock");
     let _taken = UnixListener::bind(&socket).unwrap();
     let address = format!("127.0.0.1:{own}");
-    reconfigure(&node, &format!("0.0.0.0:{own}"), &address);
-    reconfigure(&node, "run/api.sock", "run/taken.sock");
+    node.reconfigure(&format!("0.0.0.0:{own}"), &address);
+    node.reconfigure("run/api.sock", "run/taken.sock");
     assert!(refused(&node).contains("taken.sock"));
-    reconfigure(&node, "run/taken.sock", "run/api.sock");
+    node.reconfigure("run/taken.sock", "run/api.sock");
     // The next process gets a free address, and keeps all others.
     let changed = format!("127.0.0.1:{other}");
-    reconfigure(&node, &address, &changed);
+    node.reconfigure(&address, &changed);
     node.upgrade();
     TcpStream::connect(changed).unwrap();
     assert_eq!(node.ask("GET", "/v1/status", "").status, 200);

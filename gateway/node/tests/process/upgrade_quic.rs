@@ -8,8 +8,9 @@ use underpass_pki::Authority;
 
 use crate::node::{HUB, Node, free_port};
 
-/// Each of the four default classes has one session and a standby.
-const SESSIONS: usize = 8;
+const CLASSES: usize = 4;
+/// Each of the default classes has one session and a standby.
+const SESSIONS: usize = 2 * CLASSES;
 const BYTES: usize = 100_000;
 
 /// A port of UDP that the system gives to nobody who asks for any; beacons use the one after it.
@@ -101,6 +102,16 @@ fn a_stream_goes_on_where_this_node_dials_and_a_node_that_listens_says_what_to_d
     terminal.until("had all sessions", all);
     let mut socket = connect(socks, echo());
     exchange(&mut socket, 1);
+    // The next process refuses the state, and its sessions do not stay behind at the hub.
+    terminal.reconfigure("number = 10\n", "number = 10\nshards = 2\n");
+    let answer = terminal.ask("POST", "/v1/upgrade", "");
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    assert!(answer.body.contains("shards"), "{}", answer.body);
+    hub.until("heard that they end", |hub| {
+        hub.log().matches("another process keeps the node").count() >= CLASSES
+    });
+    exchange(&mut socket, 4);
+    terminal.reconfigure("shards = 2\n", "");
     for round in [2, 3] {
         let before = terminal.id();
         terminal.upgrade();
@@ -112,7 +123,7 @@ fn a_stream_goes_on_where_this_node_dials_and_a_node_that_listens_says_what_to_d
         .lines()
         .filter(|line| line.contains("set up beforehand"));
     let met: Vec<&str> = met.collect();
-    assert_eq!(met.len(), 2, "{log}");
+    assert_eq!(met.len(), 3, "{log}");
     assert!(met.iter().all(|line| line.contains("missing=0")), "{log}");
     let answer = hub.ask("POST", "/v1/upgrade", "");
     assert_eq!(answer.status, 409, "{}", answer.body);
