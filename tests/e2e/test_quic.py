@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -45,11 +46,16 @@ def test_a_blockage_amid_a_transfer_costs_its_time_and_no_byte(
     assert _BLOCKED_S < whole(done) < _BLOCKED_S + 30.0
 
 
-def test_a_node_with_quic_refuses_an_upgrade_in_place(start_pair: StartPair) -> None:
+def test_a_node_that_accepts_quic_refuses_an_upgrade_in_place_and_one_that_dials_goes_on(
+    start_pair: StartPair,
+) -> None:
     pair = start_pair(options=_QUIC)
-    for node in (pair.hub, pair.terminal):
-        with pytest.raises(ApiError, match="quic"):
-            node.upgrade()
+    with pytest.raises(ApiError, match="quic"):
+        pair.hub.upgrade()
+    before = pair.terminal.process.pid
+    pair.terminal.upgrade()
+    assert pair.terminal.process.pid != before
+    pair.terminal.process.wait_until(partial(pair.terminal.carries, 1))
     assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
 
 
