@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 
 import pytest
 
+from tests.benchmarks.bench import Settings
+from tests.benchmarks.experiments import bare_container
 from tests.benchmarks.experiments.bare_container import Way, medians
 
 
@@ -55,3 +59,19 @@ def test_each_step_is_noted_with_its_median() -> None:
     ways = [way_of(1.0, seconds, 2.0, 0.5) for seconds in (7.0, 30.0, 8.0)]
     noted = medians(ways)
     assert noted.split("; ")[:2] == ["packages: 1.0 s", "install: 8.0 s"]
+
+
+@pytest.mark.parametrize(("user", "told"), [(1000, "root"), (0, "debootstrap")])
+def test_where_no_debian_is_made_no_package_is_built(
+    monkeypatch: pytest.MonkeyPatch, user: int, told: str
+) -> None:
+    def no_build(*_places: object) -> None:
+        raise AssertionError("the packages are built")
+
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    monkeypatch.setattr(bare_container, "missing", lambda *_names: None)
+    monkeypatch.setattr(bare_container, "build", no_build)
+    result = bare_container.run(Settings())
+    assert told in str(result.notes["left out"])
+    assert result.records == []

@@ -20,6 +20,15 @@ class NoDebianError(Exception):
     """A Debian cannot be made here; the text says why."""
 
 
+def missing() -> str | None:
+    """Say why this machine cannot make one, None if it can."""
+    if os.geteuid() != 0:
+        return "only root makes a Debian in a folder"
+    if shutil.which("debootstrap") is None:
+        return "debootstrap is not there: `.ci/setup --images` installs it"
+    return None
+
+
 class Debian:
     """One such system, without an init: the test does systemd's part."""
 
@@ -28,10 +37,8 @@ class Debian:
 
         A bare one has Debian's minimal system alone, and the lists from which apt knows the rest.
         """
-        if os.geteuid() != 0:
-            raise NoDebianError("only root makes a Debian in a folder")
-        if shutil.which("debootstrap") is None:
-            raise NoDebianError("debootstrap is not there: `.ci/setup --images` installs it")
+        if absent := missing():
+            raise NoDebianError(absent)
         target = Path(os.environ.get("CARGO_TARGET_DIR") or _ROOT / "target")
         base = target / f"debian-bookworm{'-bare' if bare else ''}"
         if not base.exists():
