@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.benchmarks.bench import Settings
 from tests.benchmarks.experiments import bare_container
-from tests.benchmarks.experiments.bare_container import Way, medians
+from tests.benchmarks.experiments.bare_container import START, Way, medians
+
+_UNIT = Path(__file__).parents[2] / "packaging" / "systemd" / "underpass.service"
 
 
 def way_of(*took_s: float) -> Way:
@@ -75,3 +79,8 @@ def test_where_no_debian_is_made_no_package_is_built(
     result = bare_container.run(Settings())
     assert told in str(result.notes["left out"])
     assert result.records == []
+
+
+def test_the_terminal_is_started_by_the_commands_of_the_unit() -> None:
+    unit = re.findall(r"^ExecStart(?:Pre)?=/usr/local/bin/(.+)$", _UNIT.read_text(), re.M)
+    assert re.findall(r"runuser -u underpass -- ([^&]*[^& ])", START) == unit

@@ -44,9 +44,11 @@ address = "127.0.0.1:${socks}"
 """
 # A package of Debian that the gateway's depends on: apt knows it if it has lists of packages.
 _DEPENDENCY = "^libelf1$"
-# What systemd does when `systemctl start underpass` is typed: a container has no systemd.
-_START = (
+# What systemd does when `systemctl start underpass` is typed: a container has no systemd. The
+# unit's capabilities are missing, so that no congestion control is loaded as a BPF program.
+START = (
     "install -d -o underpass -g underpass -m 0750 /run/underpass && "
+    "runuser -u underpass -- underpass check-config && "
     "exec runuser -u underpass -- underpass run"
 )
 
@@ -151,7 +153,7 @@ def _take(way: Way, fleet: Fleet, container: Debian, package: Path, token: str) 
     terminal: Process | None = None
     try:
         with way.step("systemctl start underpass", typed=True):
-            command = container.argv("sh", "-c", _START)
+            command = container.argv("sh", "-c", START)
             terminal = Process("terminal", command, log_dir=fleet.dir)
             terminal.wait_until(lambda: answers(fleet.ports["socks"]))
         with way.step("the client's first byte"):
