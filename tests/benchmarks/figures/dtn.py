@@ -121,7 +121,7 @@ DTN = [
     Figure("enrolment.first-byte", "from a bare node to a client's first byte", "s", 60.0),
     Figure(
         "bare-container.commands",
-        "from a bare container to a client's first byte: commands typed in it",
+        "from a bare container with apt's lists to a client's first byte: commands typed in it",
         "",
         3.0,
     ),
