@@ -29,6 +29,8 @@ def test_one_drive_below_what_is_sensed_misses_the_target() -> None:
     assert not figure.meets(101.0, 100.0, [99.0, 101.0, 102.0])
 
 
-def test_where_known_times_gain_nothing_there_is_no_gain() -> None:
-    same = drives((100, 300))
-    assert not {"gain", "gain-of-all"} & measured(same, same, same).keys()
+def test_where_known_times_gain_nothing_the_gain_is_none_and_misses_the_target() -> None:
+    # By known times the vehicle loses, and all together neither gain nor lose.
+    found = measured(drives((150, 300)), drives((100, 300)), drives((90, 310)))
+    assert (found["gain"], found["gain-of-all"]) == ([0.0], [0.0])
+    assert not FIGURES["sky-in-the-loop.gain"].meets(0.0, 0.0, [0.0])

@@ -62,7 +62,7 @@ def run(settings: Settings) -> Result:
 def measured(
     foreseen: Sequence[Lent], sensed: Sequence[Lent], times: Sequence[Lent]
 ) -> dict[str, list[float]]:
-    """Return the values of each figure; a gain is left out where known times gain nothing."""
+    """Return the values of each figure; a gain is 0 where known times gain nothing."""
     found = {
         "goodput-each": [
             100.0 * part_of(one.vehicle_bits, other.vehicle_bits)
@@ -75,8 +75,8 @@ def measured(
         by_sight, by_sense, by_times = (
             sum(map(bits, drives)) for drives in (foreseen, sensed, times)
         )
-        if by_times > by_sense:
-            found[part] = [100.0 * (by_sight - by_sense) / (by_times - by_sense)]
+        most = by_times - by_sense
+        found[part] = [100.0 * (by_sight - by_sense) / most if most > 0 else 0.0]
     return found
 
 
