@@ -25,6 +25,7 @@ def test_no_compiler_writes_the_name_of_a_folder_of_this_machine(tmp_path: Path)
         "HOME": "/home/somebody",
         "CARGO_TARGET_DIR": "/var/built",
         "CFLAGS": "-O3",
+        "RUSTFLAGS": "-C target-cpu=native  -Dwarnings",
         "TOLD": str(tmp_path),
     }
     subprocess.run([_ROOT / "packaging" / "program"], env=given, check=True)
@@ -34,7 +35,8 @@ def test_no_compiler_writes_the_name_of_a_folder_of_this_machine(tmp_path: Path)
         "/home/somebody/.cargo=/cargo",
         "/var/built/packaged=/target",
     ]
-    assert told["rust"].split("\x1f") == [f"--remap-path-prefix={one}" for one in named]
+    own = ["-C", "target-cpu=native", "-Dwarnings"]
+    assert told["rust"].split("\x1f") == [*own, *(f"--remap-path-prefix={one}" for one in named)]
     assert told["c"].split() == ["-O3", *(f"-ffile-prefix-map={one}" for one in named)]
     assert told["debug"] == "false"
     assert told["target"] == "/var/built/packaged"
