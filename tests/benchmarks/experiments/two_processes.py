@@ -122,8 +122,9 @@ def run(settings: Settings) -> Result:
     result.notes["measured"] = (
         f"two beams of {_KEPT_UP:,} vehicles at 1 Hz for {_RUN_S:.0f} s, and of {_OFFERED:,} each "
         f"for {_OFFERED_S:.0f} s, over one PostgreSQL; the same terminals first by two processes, "
-        "then by the one that was left. Database and senders run on the same cores, and their "
-        "processor time counts in none of the figures"
+        "then by the one that was left, over a database that has grown by the runs of the two. "
+        "Database and senders run on the same cores, and their processor time counts in none of "
+        "the figures"
     )
     return result
 
