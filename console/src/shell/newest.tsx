@@ -21,15 +21,18 @@ export interface Newest<T> {
   showOlder: () => void;
 }
 
-/** Reads the first entries of a list that has the newest first, every `everyMs`; a longer list more seldom. */
+/**
+ * Reads the first entries of a list that has the newest first, every `everyMs`; a longer list more
+ * seldom. The path stays the same: a component with another one needs a key of its own.
+ */
 export function useNewest<T>(path: string, member: string, first: number, everyMs: number): Newest<T> {
   const { client } = useLive();
   const [most, setMost] = useState(first);
   const read = useRead((signal) => client.all<T>(path, member, signal, most), `${path} ${most}`, (everyMs * most) / first);
   // Those that are known stay while older ones are read, too.
-  const known = useRef<{ path: string; entries: T[] }>(undefined);
-  if (read.value) known.current = { path, entries: read.value };
-  const entries = known.current?.path === path ? known.current.entries : undefined;
+  const known = useRef<T[]>(undefined);
+  if (read.value) known.current = read.value;
+  const entries = known.current;
   return {
     entries,
     failure: read.failure,
