@@ -37,7 +37,8 @@ export function useNewest<T>(path: string, member: string, first: number, everyM
     entries,
     failure: read.failure,
     most,
-    isReading: read.value === undefined && read.failure === undefined,
+    // A read that has failed is tried again.
+    isReading: read.value === undefined,
     hasOlder: mayHaveOlder(entries?.length ?? 0, most),
     showOlder: () => setMost(grown(most)),
   };
