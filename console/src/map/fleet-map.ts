@@ -77,8 +77,8 @@ export class FleetMap {
     onGround: (isThere: boolean) => void,
     /** Told why the selected vehicle's history cannot be read, or undefined. */
     private readonly onHistory: (failure: string | undefined) => void,
-    /** Told which obstructions the map shows. */
-    private readonly onObstructions: (shown: Obstruction[]) => void,
+    /** Told which obstructions were read for the view; none where it is too far from the ground. */
+    private readonly onObstructions: (inView: Obstruction[]) => void,
   ) {
     this.layer = new VehiclesLayer(this.motion, looks());
     this.map = new MapLibreMap({
@@ -244,7 +244,8 @@ export class FleetMap {
   }
 
   private async readObstructions(signal: AbortSignal): Promise<void> {
-    if (this.map.getZoom() < OBSTRUCTIONS_FROM_ZOOM) return;
+    // Those of an earlier view stay drawn, small; which of them are in view is not known.
+    if (this.map.getZoom() < OBSTRUCTIONS_FROM_ZOOM) return this.onObstructions([]);
     const bounds = this.map.getBounds();
     const sides = [
       Math.max(-180, bounds.getWest()), Math.max(-90, bounds.getSouth()),
