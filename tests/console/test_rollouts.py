@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.console.axe import needed, no_violations
 from tests.console.fleet import BEAM, DRIVER
@@ -36,6 +36,17 @@ def test_a_change_of_a_class_is_rolled_out_in_stages(service: ControlService, pa
     expect(row).to_contain_text("5")
     expect(look).to_be_focused()
     no_violations(page)
+    # What is typed anew was not seen.
+    form.get_by_label("Weight").fill("6")
+    expect(look).to_have_count(0)
+    form.get_by_label("Weight").fill("5")
+    form.get_by_role("button", name="Roll out").click()
+    expect(row).to_be_visible(timeout=PATIENCE_MS)
+    form.get_by_label("Which terminals").select_option(label="those with the numbers")
+    expect(look).to_have_count(0)
+    expect(form.get_by_role("textbox", name="Numbers")).to_be_visible()
+    form.get_by_label("Which terminals").select_option(label="all of a beam")
+    form.get_by_role("button", name="Roll out").click()
     look.get_by_role("button", name="Leave it").click()
     expect(look).to_have_count(0)
     assert service.call("GET", "/v1/rollouts")["rollouts"] == []
@@ -88,8 +99,16 @@ def test_the_settings_of_a_file_are_rolled_out(service: ControlService, page: Pa
         expect(page.get_by_text(told)).to_be_visible(timeout=PATIENCE_MS)
     choose(page, "Settings, JSON", "bulk.json", json.dumps(settings))
     form.get_by_role("button", name="Roll out").click()
-    page.get_by_role("button", name="Begin from a file").click(timeout=PATIENCE_MS)
+    held: list[Route] = []
+    page.route("**/v1/rollouts", lambda route: held.append(route))
+    with page.expect_request("**/v1/rollouts"):
+        page.get_by_role("button", name="Begin from a file").click(timeout=PATIENCE_MS)
+    # What is typed before the answer comes is of the next one, and stays.
+    form.get_by_label("Name").fill("the next")
+    (begun,) = held
+    begun.continue_()
     expect(page.get_by_text("from a file has begun.")).to_be_visible(timeout=PATIENCE_MS)
+    expect(form.get_by_label("Name")).to_have_value("the next")
     made = service.call("GET", "/v1/rollouts")["rollouts"][0]
     assert (made["name"], made["settings"]) == ("from a file", settings)
 

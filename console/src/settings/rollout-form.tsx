@@ -32,6 +32,8 @@ export function RolloutForm({ members, change, make }: Props) {
   const { client, fleet } = useLive();
   const [seen, setSeen] = useState<Seen>();
   const asked = useRef<HTMLFormElement>(undefined);
+  // How many edits there were: what is seen or begun is of the form as it was sent.
+  const edits = useRef(0);
   const [who, setWho] = useState(0);
   const [what, setWhat] = useState(0);
   const [wrong, setWrong] = useState<string>();
@@ -39,6 +41,7 @@ export function RolloutForm({ members, change, make }: Props) {
     setWrong(undefined);
     setSeen(undefined);
     asked.current = form;
+    const sent = edits.current;
     let body: Record<string, unknown>;
     try {
       const file = new FormData(form).get("file");
@@ -47,19 +50,28 @@ export function RolloutForm({ members, change, make }: Props) {
       setWrong(textOf(error));
       return false;
     }
-    await change(async () => setSeen(await seenOf(client, body, fleet.terminals.values())));
+    await change(async () => {
+      const found = await seenOf(client, body, fleet.terminals.values());
+      if (edits.current === sent) setSeen(found);
+    });
     // It is emptied once the rollout has begun.
     return false;
   };
   const begin = async ({ body }: Seen) => {
     setSeen(undefined);
-    if (!(await make(body))) return;
+    const sent = edits.current;
+    // A next rollout that somebody has begun to type meanwhile stays.
+    if (!(await make(body)) || edits.current !== sent) return;
     asked.current?.reset();
     setWho(0);
     setWhat(0);
   };
+  const edited = () => {
+    edits.current += 1;
+    setSeen(undefined);
+  };
   return (
-    <>
+    <div onInput={edited}>
       <Form label="Begin a rollout" action="Roll out" send={submit} wrong={members}>
         <Field label="Name" name="name" required maxLength={200} autocomplete="off" />
         <Choice label="Which terminals" of={WHO} value={who} onChange={setWho} />
@@ -76,7 +88,7 @@ export function RolloutForm({ members, change, make }: Props) {
       </Form>
       <Flaw>{wrong}</Flaw>
       {seen && <RolloutLook seen={seen} begin={() => void begin(seen)} leave={() => setSeen(undefined)} />}
-    </>
+    </div>
   );
 }
 

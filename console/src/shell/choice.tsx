@@ -12,7 +12,8 @@ export function Choice({ label, of, value, onChange }: Props) {
   return (
     <label>
       {label}{" "}
-      <select value={value} onChange={(event) => onChange(Number(event.currentTarget.value))}>
+      {/* If a form that hears `input` rendered before `change`, it would put the former value back. */}
+      <select value={value} onInput={(event) => onChange(Number(event.currentTarget.value))}>
         {of.map(([text], place) => (
           <option key={text} value={place}>
             {text}
