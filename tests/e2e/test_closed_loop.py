@@ -170,7 +170,8 @@ def test_the_others_lend_before_the_portal_and_are_repaid_behind_it(passage: Pas
     borrowed = sum(one["borrowed_bits"] for one in lines[first])
     lent = [sum(one["lent_bits"] for one in lines[first + n]) for n in (1, 2, 3)]
     repaid = [sum(one["repaid_bits"] for one in lines[first + n]) for n in (1, 2, 3)]
-    assert borrowed == sum(lent)
+    # Shares are whole bits, so a segment may have one fewer than there are terminals left over.
+    assert borrowed == pytest.approx(sum(lent), abs=_TERMINALS - 1)
     assert sum(repaid) > 0.9 * borrowed
     states = [one["state"] for one in lines[first]]
     assert states.index("borrowing") < states.index("blocked")
