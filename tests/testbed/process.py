@@ -65,13 +65,17 @@ class Process:
 
     def follow(self) -> bool:
         """Follow the process that continues for it, by its log; return whether there is one."""
-        with self.log_path.open(errors="replace") as log:
-            said = [found[1] for line in log if (found := _GOES_ON.search(line))]
+        said = self._said()
         # The log may also name a process that was killed since.
         if said and int(said[-1]) != self._next and Path(f"/proc/{said[-1]}/exe").exists():
             self._next = int(said[-1])
             return True
         return False
+
+    def _said(self) -> list[str]:
+        """Return the processes that have gone on for it, by its log."""
+        with self.log_path.open(errors="replace") as log:
+            return [found[1] for line in log if (found := _GOES_ON.search(line))]
 
     def running(self) -> bool:
         """Tell whether it still runs."""
@@ -79,8 +83,16 @@ class Process:
         return Path(f"/proc/{self._next}/exe").exists() if self._next else not ended
 
     def killed(self) -> bool:
-        """Tell whether SIGKILL ended it; a process that is no child counts as killed."""
-        return self._next is not None or self._popen.poll() == -signal.SIGKILL
+        """Tell whether SIGKILL ended it; a process that is no child counts as killed.
+
+        So does one that has ended in order, if it was the last to run of those that were upgraded.
+        """
+        ended = self._popen.poll()
+        return (
+            self._next is not None
+            or ended == -signal.SIGKILL
+            or (ended == 0 and self._said() != [])
+        )
 
     def log_tail(self, lines: int = 30) -> str:
         """Return the end of its log."""

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ipnet::IpNet;
 use underpass_edge::config::PortRange;
@@ -228,7 +228,7 @@ pub struct HoldsCommand {
 
 /// Which path, and what becomes of its budget.
 #[derive(Debug, Args)]
-#[group(id = "change", required = true, multiple = false, args = ["add_bytes", "reset"])]
+#[command(group(ArgGroup::new("change").required(true).args(["add_bytes", "reset"])))]
 pub struct BudgetCommand {
     /// The metered path.
     pub path: String,
@@ -414,4 +414,31 @@ pub enum PkiCommand {
         #[arg(long, default_value_t = Authority::NODE_VALIDITY_DAYS)]
         days: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(arguments: &[&str]) -> Result<BudgetCommand, clap::Error> {
+        let command = ["underpass", "budget"].iter().chain(arguments);
+        match Cli::try_parse_from(command)?.command {
+            Command::Budget(budget) => Ok(budget),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_budget_is_added_to_or_reset() {
+        let added = budget(&["lte", "--add-bytes", "5", "--socket", "/tmp/api.sock"]).unwrap();
+        assert_eq!((added.path.as_str(), added.add_bytes), ("lte", Some(5)));
+        assert!(budget(&["lte", "--reset"]).unwrap().reset);
+        for wrong in [
+            &["lte"] as &[&str],
+            &["--reset"],
+            &["lte", "--reset", "--add-bytes", "5"],
+        ] {
+            budget(wrong).expect_err("it takes a path and one change");
+        }
+    }
 }
