@@ -42,7 +42,7 @@ export class SseParser {
       this.rest = `${lines.pop() ?? ""}\r`;
     }
     if (this.rest.length > LONGEST_LINE) {
-      throw new Error("a line of the event stream is too long");
+      throw new Error("an event is too long");
     }
     const found: SseEvent[] = [];
     for (const line of lines) {

@@ -12,7 +12,7 @@ export const SessionContext = createContext<Session | undefined>(undefined);
 
 export function useLive(): Live {
   const live = useContext(LiveContext);
-  if (!live) throw new Error("no live fleet around this component");
+  if (!live) throw new Error("no live fleet around it");
   return live;
 }
 
