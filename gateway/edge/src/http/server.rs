@@ -29,7 +29,7 @@ use crate::credentials::{Admission, THROTTLED};
 use crate::listen::{Asked, Exchange, Intake, Peer};
 
 /// Most octets of a request head: more than common origins accept.
-pub(super) const MAX_HEAD: usize = 64 * 1024;
+const MAX_HEAD: usize = 64 * 1024;
 /// Most header fields of a request.
 pub(super) const MAX_FIELDS: usize = 128;
 

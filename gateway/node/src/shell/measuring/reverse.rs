@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 /// What moves is counted over a period of this length and the one before it.
 const PERIOD: Duration = Duration::from_secs(2);
 /// The most that the peer sends, as a part (1/n) of what arrives there, to count as hardly
-/// anything. Only a reverse link that is narrower by this factor could be filled with it, and the
-/// transport's acknowledgements would fill that one, too.
+/// anything. On average only a reverse link that is narrower by this factor could be filled with it,
+/// and the transport's acknowledgements would fill that one, too.
 const HARDLY_PART: u64 = 100;
 
 /// Payload of one period, bytes.
