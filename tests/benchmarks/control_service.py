@@ -107,11 +107,14 @@ async def until_ready(session: aiohttp.ClientSession) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def until_idle(service: ControlService) -> None:
-    """Wait until the service has read the map, which takes longer than its import."""
+async def until_idle(service: ControlService, at_most: float = 0.1) -> None:
+    """Wait until the service has read the map, which takes longer than its import.
+
+    It takes no more than `at_most` of a core then.
+    """
     async with asyncio.timeout(_IDLE_WITHIN_S):
         before_s = -math.inf
-        while (now_s := service.processor_s()) - before_s > 0.1 * _IDLE_S:
+        while (now_s := service.processor_s()) - before_s > at_most * _IDLE_S:
             before_s = now_s
             await asyncio.sleep(_IDLE_S)
 
