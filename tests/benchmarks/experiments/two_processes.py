@@ -241,11 +241,15 @@ async def _until_planned(beam: str, by: _Process) -> None:
 
 async def _runs(beams: Sequence[_Beam], runs: int) -> list[Measured]:
     processes = list({beam.by.service.pid: beam.by for beam in beams}.values())
+    await _rest(processes)
+    await _post(beams, _WARM_S)
+    return [await _run(beams, processes) for _ in range(runs)]
+
+
+async def _rest(processes: Sequence[_Process]) -> None:
     for process in processes:
         # Plans of thousands of terminals that stand still take a part of it, too.
         await until_idle(process.service, _AT_REST)
-    await _post(beams, _WARM_S)
-    return [await _run(beams, processes) for _ in range(runs)]
 
 
 async def _run(beams: Sequence[_Beam], processes: Sequence[_Process]) -> Measured:
@@ -284,6 +288,9 @@ async def _post(beams: Sequence[_Beam], run_s: float) -> list[Posted]:
 
 async def _most_per_s(beams: Sequence[_Beam], processes: Sequence[_Process]) -> float:
     """Offer more fixes than are kept up with; return how many were predicted with per second."""
+    # What is left of the run before is passed over before this one, and what is left of this one
+    # after it.
+    await _rest(processes)
     before = [passed_over(await metrics_of(one.operator)) for one in processes]
     began = time.monotonic()
     posted = await asyncio.gather(
@@ -293,6 +300,7 @@ async def _most_per_s(beams: Sequence[_Beam], processes: Sequence[_Process]) -> 
         )
     )
     lasted_s = time.monotonic() - began
+    await _rest(processes)
     after = [passed_over(await metrics_of(one.operator)) for one in processes]
     return (sum(by_beam.stored for by_beam in posted) - (sum(after) - sum(before))) / lasted_s
 
