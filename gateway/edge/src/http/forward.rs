@@ -25,7 +25,7 @@ use super::late_body::LateBody;
 use super::reply::{self, Body};
 use super::server::Client;
 use super::tunnel::{Far, Tunnel};
-use super::upstream::{Ending, Upstream, Way};
+use super::upstream::{Ending, Unanswered, Upstream, Way};
 use super::{TRACEPARENT, authority, fields};
 use crate::listen::{self, Exchange};
 use crate::stream::{Failure, FailureCode, Protocol, Target};
@@ -117,9 +117,13 @@ pub(super) async fn forward(client: &Client, mut request: Request<Incoming>) -> 
             let asked = upgrade.map(|protocol| (near, protocol));
             pass_back(client, answered, asked, account, shown)
         }
-        Err(failure) => {
+        Err(Unanswered::Failed(failure)) => {
             account.failed(&failure);
             reply::failed(&failure)
+        }
+        Err(Unanswered::BrokenBody(fault)) => {
+            account.refused(StatusCode::BAD_REQUEST, fault);
+            reply::broken_body(fault)
         }
     }
 }
@@ -162,7 +166,7 @@ fn rewrite(head: &mut Parts) -> Result<(Target, HeaderValue), Box<Response<Body>
 /// just as the request leaves. The far node may restart after it got the request, or when this node
 /// cannot know whether it did. An idempotent request without a body is then sent once more (RFC
 /// 9110 §9.2.2).
-async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answered, Failure> {
+async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answered, Unanswered> {
     let repeatable = outgoing.head.method.is_idempotent() && outgoing.body.is_end_stream();
     if let Some(kept) = client.upstreams.take(&way).await {
         if !repeatable {
@@ -178,7 +182,9 @@ async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answe
     let copy = repeatable.then(|| outgoing.head.clone());
     let answered = outgoing.send(client, upstream).await;
     match (answered, copy) {
-        (Err(failure), Some(head)) if failure.code == FailureCode::Unavailable => {
+        (Err(Unanswered::Failed(failure)), Some(head))
+            if failure.code == FailureCode::Unavailable =>
+        {
             let upstream = open(client, &way, &head).await?;
             let copy = Request::from_parts(head, reply::empty());
             send(client, upstream, copy, None, takes_interim).await
@@ -200,7 +206,7 @@ async fn open(client: &Client, way: &Way, head: &Parts) -> Result<Upstream, Fail
 }
 
 impl Outgoing {
-    async fn send(self, client: &Client, upstream: Upstream) -> Result<Answered, Failure> {
+    async fn send(self, client: &Client, upstream: Upstream) -> Result<Answered, Unanswered> {
         let body = match &self.expectation {
             Some(expectation) => expectation.gate(self.body).boxed(),
             None => self.body.boxed(),
@@ -230,7 +236,7 @@ async fn send(
     mut request: Request<Body>,
     expectation: Option<&Expectation>,
     takes_interim: bool,
-) -> Result<Answered, Failure> {
+) -> Result<Answered, Unanswered> {
     let mut interims = interim::watch(&mut request);
     let gated = || expectation.filter(|expectation| !expectation.is_wanted());
     let patience = async {

@@ -1,11 +1,15 @@
 //! The proxy's own answers.
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Empty, Full};
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, PROXY_AUTHENTICATE, RETRY_AFTER};
+use hyper::header::{
+    CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, PROXY_AUTHENTICATE, RETRY_AFTER,
+};
 use hyper::{Response, StatusCode};
 
 use crate::stream::{Failure, FailureCode};
@@ -49,6 +53,28 @@ pub(super) fn throttled(wait: Duration) -> Response<Body> {
     let mut response = page(StatusCode::TOO_MANY_REQUESTS, &text);
     let headers = response.headers_mut();
     headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+/// What is wrong with a client's body that hyper cannot read to its end.
+pub(super) fn fault_of_body(error: &hyper::Error) -> &'static str {
+    let cause = error.source();
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    match cause.map(io::Error::kind) {
+        Some(ErrorKind::InvalidInput | ErrorKind::InvalidData) => {
+            "the request's chunked body is malformed, or its chunk extensions or trailers are too \
+             long"
+        }
+        _ => "the request's body broke off before its end",
+    }
+}
+
+/// The answer to a request with such a body, after which the client's next byte would have no
+/// meaning.
+pub(super) fn broken_body(fault: &str) -> Response<Body> {
+    let mut response = page(StatusCode::BAD_REQUEST, fault);
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
     response
 }
 

@@ -10,7 +10,7 @@ use hyper::{Request, Response};
 use tokio::task::AbortHandle;
 
 use super::conduit_io::{Cause, ConduitIo};
-use super::reply::Body;
+use super::reply::{self, Body};
 use crate::classify::Verdict;
 use crate::stream::{Conduit, Failure, FailureCode, Target};
 
@@ -36,6 +36,20 @@ pub(super) struct Upstream {
     sender: SendRequest<Body>,
     cause: Cause,
     connection: AbortHandle,
+}
+
+/// Why a request has no answer of its origin.
+pub(super) enum Unanswered {
+    /// The origin, or the way to it, failed.
+    Failed(Failure),
+    /// The client's body is broken, in this way.
+    BrokenBody(&'static str),
+}
+
+impl From<Failure> for Unanswered {
+    fn from(failure: Failure) -> Unanswered {
+        Unanswered::Failed(failure)
+    }
 }
 
 /// Ends the connection to an origin that it came from when it is dropped.
@@ -68,11 +82,12 @@ impl Upstream {
     }
 
     /// Sends a request and waits for the head of the response.
-    pub async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+    pub async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Unanswered> {
         let sent = self.sender.send_request(request).await;
-        sent.map_err(|error| match self.cause.get() {
-            Some(failure) => failure.clone(),
-            None => describe(&error),
+        sent.map_err(|error| match (self.cause.get(), error_of_body(&error)) {
+            (Some(failure), _) => failure.clone().into(),
+            (None, Some(of_body)) => Unanswered::BrokenBody(reply::fault_of_body(of_body)),
+            (None, None) => describe(&error).into(),
         })
     }
 
@@ -114,6 +129,13 @@ impl Upstreams {
             idle.push(upstream);
         }
     }
+}
+
+/// The error of the request's own body, if it has ended the exchange: hyper's client wraps that of
+/// hyper's server.
+fn error_of_body(error: &hyper::Error) -> Option<&hyper::Error> {
+    let source = error.source().filter(|_| error.is_user())?;
+    source.downcast_ref()
 }
 
 /// The failure behind an error of hyper's client.

@@ -225,6 +225,12 @@ impl Exchange {
         self.intake.log_failure(client, target, failure);
     }
 
+    /// The request itself is at fault, for this `reason`.
+    pub fn refused(&self, status: StatusCode, reason: &str) {
+        self.account(status.as_u16(), None, None);
+        self.intake.note_refusal(self.peer.address, reason);
+    }
+
     fn account(&self, status: u16, answered: Option<Duration>, failure: Option<&Failure>) {
         let Asked {
             method,

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::world::{connected, echo, edge, origin, read_until, socks};
+use crate::world::{ask, connected, echo, edge, origin, read_until, socks};
 
 async fn status(proxy: std::net::SocketAddr, request: &[u8]) -> String {
     let mut client = TcpStream::connect(proxy).await.unwrap();
@@ -68,6 +68,36 @@ async fn what_is_no_request_is_refused_with_a_reason() {
             "{head}"
         );
         assert!(body.contains("no request of HTTP/1.1"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_a_broken_body_is_told_so_and_the_origin_is_not_blamed() {
+    let origin = origin(|mut socket| async move {
+        // It answers only whole requests.
+        let _ = socket.read_to_end(&mut Vec::new()).await;
+    })
+    .await;
+    for (field, body, fault) in [
+        ("Transfer-Encoding: chunked", "no size\r\n", "malformed"),
+        ("Transfer-Encoding: chunked", "1\r\nab\r\n", "malformed"),
+        (
+            "Transfer-Encoding: chunked",
+            "0\r\nno field\r\n\r\n",
+            "malformed",
+        ),
+        ("Transfer-Encoding: chunked", "4\r\nha", "broke off"),
+        ("Content-Length: 4", "ha", "broke off"),
+    ] {
+        let head = "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\n";
+        let request = format!("{head}{field}\r\n\r\n{body}");
+        let (mut client, _edge) = ask(origin, &request).await;
+        client.shutdown().await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400"), "{body:?}: {answer}");
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+        assert!(answer.contains(fault), "{body:?}: {answer}");
     }
 }
 

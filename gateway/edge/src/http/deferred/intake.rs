@@ -68,8 +68,8 @@ pub(in super::super) async fn store(
 enum Refused {
     Limit(Refusal),
     Service(ServiceError),
-    /// The client has broken off; nobody reads the answer.
-    BrokenOff,
+    /// The client's body is broken, in this way.
+    BrokenBody(&'static str),
     Randomness,
 }
 
@@ -92,7 +92,7 @@ impl Refused {
             Refused::Service(error) => {
                 reply::page(StatusCode::INSUFFICIENT_STORAGE, &error.to_string())
             }
-            Refused::BrokenOff => reply::page(StatusCode::BAD_REQUEST, "the request broke off"),
+            Refused::BrokenBody(fault) => reply::broken_body(fault),
             Refused::Randomness => reply::page(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the system has no random numbers",
@@ -184,7 +184,9 @@ async fn take_in(
         }
         match body.frame().await {
             None => break,
-            Some(Err(_)) => return Err(Refused::BrokenOff),
+            Some(Err(error)) => {
+                return Err(Refused::BrokenBody(reply::fault_of_body(&error)));
+            }
             // The origin gets the body with its length.
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
