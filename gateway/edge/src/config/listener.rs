@@ -24,7 +24,7 @@ pub enum ListenerProtocol {
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// At once, without a satellite round trip; a dial that fails becomes a
-    /// reset.
+    /// reset. What this node itself knows not to be dialled is refused.
     #[default]
     AtOnce,
     /// After the origin has answered, with the true reply.

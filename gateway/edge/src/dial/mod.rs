@@ -81,6 +81,16 @@ impl Settings {
         own.unwrap_or(&self.policy)
     }
 
+    /// Whether `address` may be dialled for a party, and is reached.
+    fn admit(&self, party: Party, address: SocketAddr) -> Result<(), Failure> {
+        self.policy_for(party).check(address)?;
+        if !self.reach(address.ip()) {
+            let text = format!("there is no route to {}", address.ip());
+            return Err(Failure::new(FailureCode::Unreachable, text));
+        }
+        Ok(())
+    }
+
     /// All networks that somebody may have dialled although they are private.
     fn allowed(&self) -> Vec<IpNet> {
         let of_peers = self.config.peers.values();
@@ -146,6 +156,21 @@ impl Dialler {
         self.settings.read().unwrap().clone()
     }
 
+    /// What is known of `target` before a look-up or a dial.
+    ///
+    /// # Errors
+    /// When the policy forbids its address or port, or no route leads there.
+    pub(crate) fn admit(&self, target: &Target, party: Party) -> Result<(), Failure> {
+        let settings = self.settings();
+        match target {
+            Target::Address(address) => settings.admit(party, canonical(*address)),
+            Target::Name { host, port } => {
+                let policy = settings.policy_for(party);
+                policy.check_port(host.as_str(), *port)
+            }
+        }
+    }
+
     /// Connects to `target` for `client`, at the expense of `party`. Dropping the future ends
     /// look-up and dial.
     ///
@@ -185,7 +210,6 @@ impl Dialler {
         target: &Target,
         deadline: Instant,
     ) -> Result<VecDeque<SocketAddr>, Failure> {
-        let policy = settings.policy_for(party);
         let resolved = match target {
             Target::Address(address) => vec![*address],
             Target::Name { host, port } => {
@@ -197,17 +221,9 @@ impl Dialler {
         };
         let mut refused = None;
         let mut reached: Vec<SocketAddr> = Vec::new();
-        for address in resolved {
-            let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-            if let Err(forbidden) = policy.check(address) {
-                refused.get_or_insert(forbidden);
-            } else if !settings.reach(address.ip()) {
-                refused.get_or_insert_with(|| {
-                    Failure::new(
-                        FailureCode::Unreachable,
-                        format!("there is no route to {}", address.ip()),
-                    )
-                });
+        for address in resolved.into_iter().map(canonical) {
+            if let Err(failure) = settings.admit(party, address) {
+                refused.get_or_insert(failure);
             } else if !reached.contains(&address) {
                 reached.push(address);
             }
@@ -255,6 +271,10 @@ async fn race(
             return Err(first_failure.unwrap_or_else(|| timed_out("connect")));
         }
     }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 fn unknown_host(target: &Target, why: &str) -> Failure {

@@ -1,5 +1,6 @@
 //! Where a node may dial to.
 
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
@@ -110,13 +111,7 @@ impl Policy {
     /// [`FailureCode::Forbidden`], naming the reason.
     pub fn check(&self, destination: SocketAddr) -> Result<(), Failure> {
         let (address, port) = (destination.ip().to_canonical(), destination.port());
-        if port == 0 {
-            return Err(forbidden(address, "port 0 is no destination"));
-        }
-        if self.deny_ports.iter().any(|range| range.contains(port)) {
-            let text = format!("port {port} is denied by this node's configuration");
-            return Err(forbidden(address, &text));
-        }
+        self.check_port(address, port)?;
         let embedded = embedded_ipv4(address);
         let either = |is: &dyn Fn(IpAddr) -> bool| is(address) || embedded.is_some_and(is);
         if either(&|ip| within(&self.deny, ip)) {
@@ -142,6 +137,18 @@ impl Policy {
                 address,
                 "private, local or multicast addresses are not dialled",
             ));
+        }
+        Ok(())
+    }
+
+    /// Whether `port` may be dialled at any host; the error names `host`.
+    pub(super) fn check_port(&self, host: impl Display, port: u16) -> Result<(), Failure> {
+        if port == 0 {
+            return Err(forbidden(host, "port 0 is no destination"));
+        }
+        if self.deny_ports.iter().any(|range| range.contains(port)) {
+            let text = format!("port {port} is denied by this node's configuration");
+            return Err(forbidden(host, &text));
         }
         Ok(())
     }
@@ -172,8 +179,8 @@ fn within(list: &[IpNet], ip: IpAddr) -> bool {
     list.iter().any(|net| net.contains(&ip))
 }
 
-fn forbidden(address: IpAddr, why: &str) -> Failure {
-    Failure::new(FailureCode::Forbidden, format!("{address}: {why}"))
+fn forbidden(host: impl Display, why: &str) -> Failure {
+    Failure::new(FailureCode::Forbidden, format!("{host}: {why}"))
 }
 
 /// The IPv4 address that a translator or tunnel would turn `address` into:

@@ -35,9 +35,10 @@ pub fn over(socket: TcpStream) -> Box<dyn Conduit> {
 
 impl Outlet for DirectOutlet {
     fn open(&self, request: OpenRequest) -> Result<Box<dyn Conduit>, Failure> {
+        let party = Party::Client(request.client.ip());
+        self.dialler.admit(&request.target, party)?;
         let dialler = self.dialler.clone();
         let dial = async move {
-            let party = Party::Client(request.client.ip());
             let dialled = dialler.dial(&request.target, request.client, party);
             Ok(dialled.await?.socket)
         };

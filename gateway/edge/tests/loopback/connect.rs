@@ -52,6 +52,19 @@ async fn failures_have_their_status_and_reason_after_the_dial() {
 }
 
 #[tokio::test]
+async fn what_the_node_itself_would_not_dial_is_forbidden_at_once() {
+    let (_edge, proxy) = edge("http", "");
+    for target in ["10.0.0.1:80", "localhost:25"] {
+        let (_, head) = connect(
+            proxy,
+            format!("CONNECT {target} HTTP/1.1\r\nHost: x\r\n\r\n"),
+        )
+        .await;
+        assert!(head.starts_with("HTTP/1.1 403"), "{target}: {head}");
+    }
+}
+
+#[tokio::test]
 async fn bad_targets_are_bad_requests() {
     let (_edge, proxy) = edge("http", "");
     for target in [

@@ -55,6 +55,21 @@ async fn a_failed_dial_has_its_reply_when_answered_after_the_dial() {
 }
 
 #[tokio::test]
+async fn what_the_node_itself_would_not_dial_is_refused_at_once() {
+    let (_edge, proxy) = edge("socks5", "");
+    let (mut client, reply) = socks(proxy, "10.0.0.1:80".parse().unwrap()).await;
+    assert_eq!(reply, 2);
+    assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+    // Nor a name at a port that nothing is dialled at.
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let request = b"\x05\x01\x00\x05\x01\x00\x03\x09localhost\x00\x19";
+    client.write_all(request).await.unwrap();
+    let mut replies = [0; 4];
+    client.read_exact(&mut replies).await.unwrap();
+    assert_eq!(replies, [5, 0, 5, 2]);
+}
+
+#[tokio::test]
 async fn strangers_are_closed_at_once() {
     let (_edge, proxy) = edge_of(
         "client_networks = ['192.0.2.0/24']
