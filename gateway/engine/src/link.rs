@@ -84,6 +84,11 @@ impl Source {
             Source::Probing => "probing",
         }
     }
+
+    /// Whether people have arranged the blockage beforehand.
+    pub fn is_arranged(self) -> bool {
+        matches!(self, Source::Operator | Source::Contact | Source::Plan)
+    }
 }
 
 /// A blockage that is known beforehand; ms since 1970-01-01 UTC, as times of

@@ -168,6 +168,9 @@ impl Inner {
             silent_since: self.engine.silent_since(hop),
         });
         match change {
+            LinkChange::Blocked(source) if source.is_arranged() => {
+                tracing::info!(path = name, source = source.name(), "link blocked");
+            }
             LinkChange::Blocked(source) => {
                 tracing::warn!(path = name, source = source.name(), "link blocked");
             }

@@ -4,6 +4,7 @@
 mod closed;
 mod concurrent;
 mod listed;
+mod logged;
 mod long;
 mod opened;
 mod reached;

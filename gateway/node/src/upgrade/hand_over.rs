@@ -161,6 +161,8 @@ impl HandOver {
             let took_ms = begun.elapsed().as_millis();
             match &upgraded {
                 Ok(process) => tracing::info!(process, took_ms, "another process goes on"),
+                // The upgrade under way has a line of its own.
+                Err(error @ UpgradeError::Busy) => tracing::warn!(%error, "no second upgrade"),
                 Err(error) => {
                     tracing::error!(%error, took_ms, "not upgraded: this process goes on");
                 }

@@ -405,8 +405,16 @@ fn a_program_that_is_silent_is_killed_in_the_end() {
         &node,
         b"#!/bin/sh\necho $$ > ${0%/*}/silent\nexec sleep 1000\n",
     );
-    let answer = node.ask("POST", "/v1/upgrade", "");
+    let ask = || node.ask("POST", "/v1/upgrade", "");
+    let answer = std::thread::scope(|scope| {
+        let first = scope.spawn(ask);
+        node.until("silent", |node| node.path().join("silent").exists());
+        assert_eq!(ask().status, 409, "one at a time");
+        first.join().unwrap()
+    });
     assert_eq!(answer.status, 409, "{}", answer.body);
+    let log = node.log();
+    assert_eq!(log.matches("not upgraded").count(), 1, "{log}");
     let id = fs::read_to_string(node.path().join("silent")).unwrap();
     let gone = !Path::new("/proc").join(id.trim()).exists();
     assert!(gone, "it is still there");
