@@ -20,6 +20,7 @@ mod metrics;
 mod migrations;
 mod mptcp;
 mod page;
+mod plain;
 mod plans;
 mod position;
 mod problem;

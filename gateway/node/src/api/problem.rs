@@ -1,5 +1,8 @@
 //! Errors as problem details (RFC 9457), from handlers and extractors alike.
 
+use std::error::Error;
+
+use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{self, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -7,6 +10,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use serde_json::json;
+
+use super::plain;
 
 /// Why a request is not served.
 #[derive(Debug)]
@@ -49,17 +54,76 @@ impl IntoResponse for Problem {
     }
 }
 
-macro_rules! from_rejection {
-    ($($rejection:ty),*) => {
-        $(impl From<$rejection> for Problem {
-            fn from(rejection: $rejection) -> Problem {
-                Problem::new(rejection.status(), rejection.body_text())
-            }
-        })*
-    };
+/// What serde says behind axum's own words.
+fn said(rejection: &dyn Error) -> String {
+    rejection
+        .source()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
-from_rejection!(JsonRejection, PathRejection, QueryRejection);
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Problem {
+        let status = rejection.status();
+        let detail = match &rejection {
+            JsonRejection::JsonDataError(error) => plain::value(&said(error)),
+            JsonRejection::JsonSyntaxError(error) => plain::syntax(&said(error)),
+            JsonRejection::MissingJsonContentType(_) => {
+                "a body needs the header Content-Type: application/json".to_owned()
+            }
+            _ if status == StatusCode::PAYLOAD_TOO_LARGE => {
+                "the body is longer than this route takes".to_owned()
+            }
+            _ => "the body is malformed, or broke off before its end".to_owned(),
+        };
+        Problem::new(status, detail)
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Problem {
+        let detail = match &rejection {
+            QueryRejection::FailedToDeserializeQueryString(error) => plain::value(&said(error)),
+            _ => rejection.body_text(),
+        };
+        Problem::new(rejection.status(), detail)
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(rejection: PathRejection) -> Problem {
+        let kind = match &rejection {
+            PathRejection::FailedToDeserializePathParams(error) => Some(error.kind()),
+            _ => None,
+        };
+        let detail = match kind {
+            Some(
+                ErrorKind::ParseError {
+                    value,
+                    expected_type,
+                }
+                | ErrorKind::ParseErrorAtIndex {
+                    value,
+                    expected_type,
+                    ..
+                }
+                | ErrorKind::ParseErrorAtKey {
+                    value,
+                    expected_type,
+                    ..
+                },
+            ) => format!(
+                "{value:?} in the path must be {}",
+                plain::kind(expected_type)
+            ),
+            Some(ErrorKind::DeserializeError { value, message, .. }) => {
+                format!("{value:?} in the path: {message}")
+            }
+            _ => rejection.body_text(),
+        };
+        Problem::new(rejection.status(), detail)
+    }
+}
 
 /// A JSON body.
 #[derive(Debug)]

@@ -31,6 +31,7 @@ mod access;
 mod announcements;
 mod decisions;
 mod deferred;
+mod faults;
 mod holds;
 mod links;
 mod page;
