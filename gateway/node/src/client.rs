@@ -4,9 +4,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use http_body_util::{BodyExt, Full};
+use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
 use thiserror::Error;
 
 /// Why a node could not be asked.
@@ -26,14 +28,9 @@ pub enum ClientError {
     /// This version does not understand the node's answer.
     #[error("the node's answer is not understood: {0}")]
     Answer(#[from] serde_json::Error),
-    /// The node answers with an error.
-    #[error("the node answers: {status}: {text}")]
-    Status {
-        /// Which.
-        status: hyper::StatusCode,
-        /// Its own words.
-        text: String,
-    },
+    /// The node refuses, in its own words.
+    #[error("{0}")]
+    Refused(String),
     /// The answer cannot be printed.
     #[error("cannot print: {0}")]
     Print(io::Error),
@@ -147,8 +144,23 @@ async fn body_of(response: hyper::Response<Incoming>) -> Result<Incoming, Client
         return Ok(body);
     }
     let text = body.collect().await?.to_bytes();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    Err(ClientError::Status { status, text })
+    Err(ClientError::Refused(words(status, &text)))
+}
+
+/// What an answer with an error says to a person.
+fn words(status: StatusCode, body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Problem {
+        detail: String,
+    }
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(problem) => problem.detail,
+        // What answers there is another program.
+        Err(_) => format!(
+            "the node answers: {status}: {}",
+            String::from_utf8_lossy(body)
+        ),
+    }
 }
 
 /// Prints `text` to standard output.
@@ -171,4 +183,17 @@ pub fn print_or_fail(text: &str) -> Result<(), ClientError> {
     let mut out = io::stdout().lock();
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     printed.map_err(ClientError::Print)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_in_the_nodes_own_words_alone() {
+        let problem = br#"{"title": "Conflict", "status": 409, "detail": "a test runs already"}"#;
+        assert_eq!(words(StatusCode::CONFLICT, problem), "a test runs already");
+        let other = words(StatusCode::BAD_GATEWAY, b"no such thing");
+        assert_eq!(other, "the node answers: 502 Bad Gateway: no such thing");
+    }
 }
