@@ -1,31 +1,21 @@
 //! A client's socket as hyper's connection.
 
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Buf;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 use super::interim::Outbox;
 use super::refusal::{Answers, with_reason};
-use crate::relay::{Glances, Socket, poll_read_bytes};
+use crate::relay::{Glances, Socket};
 
-/// How long a client that has been answered may be silent, and how long it may go on sending,
-/// before its connection is closed even if it has not ended its side.
-const SILENCE: Duration = Duration::from_secs(2);
-const LONGEST: Duration = Duration::from_secs(30);
-
-/// A client's socket that hyper has done with, for [`leave`].
+/// A client's socket that hyper has done with, to be left in order.
 pub(super) type Left = Arc<Mutex<Option<TcpStream>>>;
 
 /// A client's socket that closes by RST once `cut` is set, and when the process
@@ -190,26 +180,6 @@ impl Drop for ClientIo {
     }
 }
 
-/// Ends a connection, and reads what the client still sends until it has ended its side, too. If a
-/// socket is closed while bytes arrive, the kernel resets it, and the client may lose the answer
-/// that it has yet to read (RFC 9112 §9.6). A node that is about to `stop` does not wait.
-pub(super) async fn leave(mut socket: TcpStream, stop: &CancellationToken) {
-    let _ = socket.shutdown().await;
-    stop.run_until_cancelled(hear_out(socket)).await;
-}
-
-/// Takes what the client still sends.
-async fn hear_out(mut socket: TcpStream) {
-    let end = Instant::now() + LONGEST;
-    while Instant::now() < end {
-        let next = poll_fn(|cx| poll_read_bytes(&mut socket, cx, usize::MAX));
-        match timeout_at(end.min(Instant::now() + SILENCE), next).await {
-            Ok(Ok(data)) if !data.is_empty() => {}
-            _ => return,
-        }
-    }
-}
-
 /// Marks the client's connection as cut if the body breaks off.
 pub(super) fn mark_cut(cut: &Arc<AtomicBool>) -> impl Fn(hyper::Error) -> hyper::Error + use<> {
     let cut = cut.clone();
@@ -221,6 +191,9 @@ pub(super) fn mark_cut(cut: &Arc<AtomicBool>) -> impl Fn(hyper::Error) -> hyper:
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
     use hyper::rt::ReadBuf;
     use tokio::net::TcpListener;
     use tokio::time::timeout;

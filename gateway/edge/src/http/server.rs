@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use underpass_deferred::Handle;
 
 use super::authority;
-use super::client_io::{ClientIo, Left, leave};
+use super::client_io::{ClientIo, Left};
 use super::connect::connect;
 use super::deferred::{self, Place};
 use super::forward::forward;
@@ -26,7 +26,7 @@ use super::reply::{self, Body};
 use super::tunnel::Tunnel;
 use super::upstream::Upstreams;
 use crate::credentials::{Admission, THROTTLED};
-use crate::listen::{Asked, Exchange, Intake, Peer};
+use crate::listen::{Asked, Exchange, Intake, Peer, leave};
 
 /// Most octets of a request head: more than common origins accept.
 const MAX_HEAD: usize = 64 * 1024;

@@ -2,6 +2,7 @@
 
 mod clients;
 mod journal;
+mod leave;
 mod places;
 mod socket;
 
@@ -30,6 +31,7 @@ use crate::traces::{self, Beginning, Traces};
 use crate::{http, order, socks5, transparent};
 pub(crate) use clients::Clients;
 pub(crate) use journal::{Asked, Exchange};
+pub(crate) use leave::leave;
 use places::{Place, Places};
 pub(crate) use socket::{bind, set_keepalive};
 
@@ -312,7 +314,7 @@ impl Listener {
             let stop = stop.clone();
             let connection = connections.track_future(async move {
                 match intake.config.protocol {
-                    ListenerProtocol::Socks5 => socks5::serve(&intake, socket, peer).await,
+                    ListenerProtocol::Socks5 => socks5::serve(&intake, socket, peer, &stop).await,
                     ListenerProtocol::Http => http::serve(intake, socket, peer, stop).await,
                     ListenerProtocol::Transparent => {
                         transparent::serve(&intake, socket, peer).await

@@ -4,21 +4,33 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::wire::{Handshake, Output, reply};
 use crate::config::Answer;
 use crate::credentials::{Admission, THROTTLED};
-use crate::listen::{Intake, Peer};
+use crate::listen::{Intake, Peer, leave};
 use crate::relay::{abort, outcome};
 use crate::stream::{Protocol, Target};
 
-/// Serves one client until its connection ends.
-pub(crate) async fn serve(intake: &Intake, mut socket: TcpStream, peer: Peer) {
+/// Serves one client until its connection ends. A client that is refused is not waited for once
+/// `stop` is cancelled.
+pub(crate) async fn serve(
+    intake: &Intake,
+    mut socket: TcpStream,
+    peer: Peer,
+    stop: &CancellationToken,
+) {
     let limit = intake.config.handshake_timeout();
     match timeout(limit, negotiate(intake, &mut socket, &peer)).await {
-        Ok(Ok((target, early))) => connect(intake, socket, peer, target, early).await,
+        Ok(Ok((target, early))) => {
+            if let Some(refused) = connect(intake, socket, peer, target, early).await {
+                leave(refused, stop).await;
+            }
+        }
         Ok(Err(reason)) => {
             intake.note_refusal(peer.address, &format!("SOCKS5 handshake: {reason}"));
+            leave(socket, stop).await;
         }
         Err(_) => {
             intake.note_refusal(peer.address, "the SOCKS5 handshake timed out");
@@ -76,7 +88,15 @@ async fn negotiate(
     }
 }
 
-async fn connect(intake: &Intake, mut socket: TcpStream, peer: Peer, target: Target, early: Bytes) {
+/// Opens a client's stream and relays it to its end. Returns the socket of a client that has got a
+/// refusal instead.
+async fn connect(
+    intake: &Intake,
+    mut socket: TcpStream,
+    peer: Peer,
+    target: Target,
+    early: Bytes,
+) -> Option<TcpStream> {
     let began = Instant::now();
     let shown = target.to_string();
     let verdict = intake.classify(Protocol::Socks5, &target, &peer, None);
@@ -95,11 +115,12 @@ async fn connect(intake: &Intake, mut socket: TcpStream, peer: Peer, target: Tar
                     .relay(peer.address, &shown, socket, conduit, early)
                     .await;
             }
+            None
         }
         Err(failure) => {
             intake.note_failure(began, peer.address, &shown, &failure);
             let _ = socket.write_all(&reply(Err(failure.code))).await;
-            let _ = socket.shutdown().await;
+            Some(socket)
         }
     }
 }

@@ -1,4 +1,5 @@
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -67,6 +68,22 @@ async fn what_the_node_itself_would_not_dial_is_refused_at_once() {
     let mut replies = [0; 4];
     client.read_exact(&mut replies).await.unwrap();
     assert_eq!(replies, [5, 0, 5, 2]);
+}
+
+#[tokio::test]
+async fn a_client_that_is_refused_while_it_sends_gets_its_reply() {
+    let (mut client, _edge) = connected("socks5", "").await;
+    let request = b"\x05\x01\x00\x05\x01\x00\x01\x0a\x00\x00\x01\x00\x50";
+    client.write_all(request).await.unwrap();
+    for _ in 0..2 {
+        client.write_all(&vec![0; 3_000_000]).await.unwrap();
+        // Until the proxy has ended its side.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    client.shutdown().await.unwrap();
+    let mut replies = Vec::new();
+    client.read_to_end(&mut replies).await.unwrap();
+    assert_eq!(replies[..4], [5, 0, 5, 2]);
 }
 
 #[tokio::test]
