@@ -152,7 +152,9 @@ fn describe(error: &hyper::Error) -> Failure {
         }
         source = inner.source();
     }
-    let text = if error.is_parse() || error.is_parse_too_large() {
+    let text = if error.is_parse_too_large() {
+        format!("the head of the origin's answer is too long, or has more than {MAX_FIELDS} fields")
+    } else if error.is_parse() {
         format!("the origin's answer is no HTTP/1.1: {error}")
     } else {
         format!("the origin gave no answer: {error}")

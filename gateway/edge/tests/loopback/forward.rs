@@ -154,6 +154,21 @@ async fn failures_come_back_as_status_and_reason() {
 }
 
 #[tokio::test]
+async fn an_answer_whose_head_is_too_long_is_called_that() {
+    let origin = origin(|mut socket| async move {
+        read_until(&mut socket, b"\r\n\r\n").await;
+        let answer = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(300));
+        let _ = socket.write_all(answer.as_bytes()).await;
+    })
+    .await;
+    let (mut client, _edge) = ask(origin, "GET http://{origin}/ HTTP/1.1\r\n\r\n").await;
+    let head = head(&mut client).await;
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    let page = body(&mut client, &head).await;
+    assert!(page.contains("more than 256 fields"), "{page}");
+}
+
+#[tokio::test]
 async fn a_body_that_breaks_off_is_a_reset_for_a_client_that_sees_no_length() {
     let origin = origin(|mut socket| async move {
         read_until(&mut socket, b"\r\n\r\n").await;
