@@ -10,6 +10,7 @@ mod config;
 mod registry;
 mod sources;
 mod verifier;
+mod withdrawals;
 
 pub use certificate::{IdentityError, NODE_ID_OID, PeerIdentity, UriNodeIds, peer_identity};
 pub use config::{
@@ -18,6 +19,7 @@ pub use config::{
 pub use registry::{Certificate, End, Ending, Registry};
 pub use sources::{SourcePlace, Sources};
 pub use verifier::{BUNDLE_SECURITY_EKU, IsRevoked, PathVerifier, VerifierError};
+pub use withdrawals::Withdrawals;
 
 /// Label of the key that each session exports; RFC 5705, 4, leaves names with this beginning to
 /// private use.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 use underpass_cla::{Down, Node};
-use underpass_identity::{Registry, ServerTls, SourcePlace, Sources};
+use underpass_identity::{Registry, ServerTls, SourcePlace, Sources, Withdrawals};
 
 use crate::congestion::Flow;
 use crate::contact::{self, Contact, ContactFailure, Trust, within};
@@ -63,6 +63,7 @@ struct Shared {
     stop: CancellationToken,
     /// Nothing is accepted.
     held: watch::Sender<bool>,
+    withdrawals: Withdrawals,
 }
 
 impl fmt::Debug for Shared {
@@ -108,6 +109,7 @@ impl Listener {
             registry: Arc::new(Registry::default()),
             stop: stop.clone(),
             held: watch::Sender::new(false),
+            withdrawals: Withdrawals::default(),
         });
         let acceptor = Acceptor {
             shared: shared.clone(),
@@ -246,7 +248,9 @@ impl Shared {
         let contact = match contact {
             Some(Ok(contact)) => contact,
             Some(Err(error)) if error.is_withdrawal() => {
-                debug!(%remote, %error, "contact withdrawn");
+                if let Some(contacts) = self.withdrawals.add(Instant::now()) {
+                    debug!(%remote, %error, contacts, "contacts withdrawn");
+                }
                 return;
             }
             // A blockage in the middle of a contact ends it like this.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 use underpass_cla::Node;
-use underpass_identity::{Registry, ServerTls, SourcePlace, Sources};
+use underpass_identity::{Registry, ServerTls, SourcePlace, Sources, Withdrawals};
 
 use super::contact::{self, ContactFailure, TlsSide};
 use super::driver::{Ended, OnUp, Surroundings};
@@ -85,6 +85,7 @@ impl Listener {
             registry: Arc::new(Registry::default()),
             stop: stop.clone(),
             held: watch::Sender::new(false),
+            withdrawals: Withdrawals::default(),
         });
         let acceptor = Acceptor {
             half_open,
@@ -206,6 +207,7 @@ struct Shared {
     stop: CancellationToken,
     /// Nothing is accepted.
     held: watch::Sender<bool>,
+    withdrawals: Withdrawals,
 }
 
 impl Acceptor {
@@ -280,7 +282,11 @@ impl Shared {
                 warn!(%remote, down = %ended.down, "contact failed")
             }
             Ok(Some(Ended { down, .. })) => info!(%remote, %down, "contact failed"),
-            Err(error) if error.is_withdrawal() => debug!(%remote, %error, "contact withdrawn"),
+            Err(error) if error.is_withdrawal() => {
+                if let Some(contacts) = self.withdrawals.add(now()) {
+                    debug!(%remote, %error, contacts, "contacts withdrawn");
+                }
+            }
             // A blockage in the middle of a contact ends it like this.
             Err(error) if error.comes_and_goes() => info!(%remote, %error, "contact failed"),
             Err(error) => warn!(%remote, %error, "contact failed"),
