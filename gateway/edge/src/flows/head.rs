@@ -141,8 +141,14 @@ fn text_of(fields: &[httparse::Header<'_>], name: &str, until: char) -> Arc<str>
     let mut fields = fields.iter();
     let field = fields.find(|field| field.name.eq_ignore_ascii_case(name));
     let value = field.and_then(|field| std::str::from_utf8(field.value).ok());
-    let text = value.unwrap_or_default().split(until).next();
-    let text = text.unwrap_or_default().trim();
+    let value = value.unwrap_or_default();
+    // An IPv6 address has colons within its brackets (RFC 3986 § 3.2.2).
+    let literal = value.find(']').filter(|_| value.starts_with('['));
+    let rest = &value[literal.unwrap_or_default()..];
+    let end = rest
+        .find(until)
+        .map_or(value.len(), |at| value.len() - rest.len() + at);
+    let text = value[..end].trim();
     match text.len() <= MOST_TEXT_BYTES && text.is_ascii() {
         true => text.to_ascii_lowercase().into(),
         false => Arc::default(),
@@ -203,6 +209,13 @@ mod tests {
             panic!("a request");
         };
         assert_eq!(head.host.as_deref(), Some("a.example"));
+        for (host, is) in [("[2001:DB8::1]:8080", "[2001:db8::1]"), ("[::1]", "[::1]")] {
+            let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let Beginning::Message(head) = parse(request.as_bytes()) else {
+                panic!("a request");
+            };
+            assert_eq!(head.host.as_deref(), Some(is));
+        }
         let answer = b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; charset=utf-8\r\n\r\n";
         let Beginning::Message(head) = parse(answer) else {
             panic!("an answer");
