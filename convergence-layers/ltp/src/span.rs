@@ -1,6 +1,7 @@
 //! What one engine has under way with another.
 
 mod elsewhere;
+mod ending;
 mod input;
 mod keeping;
 mod output;
@@ -540,21 +541,25 @@ impl Span {
 
     /// Tells the peer that the reception of a block is cancelled (RFC 5326, 6.20).
     fn cancel_reception(&mut self, number: u64, reason: Reason) {
-        let at = self.heard;
         let Some(receiving) = self.end_receiving(number) else {
             return;
         };
         if receiving.cancelling.is_some() {
             return;
         }
-        let mut cancelled = Receiving::new(1, at);
+        self.refuse_session(number, reason);
+        let session = self.theirs(number);
+        self.events
+            .push_back(Event::ReceptionCancelled { session, reason });
+    }
+
+    /// Cancels a session of the peer of which nothing is here, until the peer knows.
+    fn refuse_session(&mut self, number: u64, reason: Reason) {
+        let mut cancelled = Receiving::new(1, self.heard);
         cancelled.cancelling = Some(Cancelling::new(reason));
         self.receiving.insert(number, cancelled);
         self.arrivals.push_back(number);
         self.waiting.push_back(Waiting::CancelReceived { number });
-        let session = self.theirs(number);
-        self.events
-            .push_back(Event::ReceptionCancelled { session, reason });
     }
 
     /// A short answer that needs no memory of its session.

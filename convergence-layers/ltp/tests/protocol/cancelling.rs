@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use underpass_ltp::Reason;
 use underpass_ltp::segment::{Body, Checkpoint, Data, Report};
+use underpass_ltp::{Reason, Span};
 
 use crate::hostile::{bytes, peers, red, send_all};
 use crate::world::{Link, World, block};
@@ -153,4 +153,74 @@ fn a_peer_that_restarts_forgets_its_blocks_and_takes_new_ones() {
         assert!(received.iter().any(|(block, _)| *block == last));
         world.assert_idle();
     }
+}
+
+/// The span of one end, as it is when its program begins.
+fn begun(end: usize, seed: u64) -> Span {
+    let [first, second] = World::new(Link::clean(), seed, |_| {}).ends;
+    match end {
+        0 => first.span,
+        _ => second.span,
+    }
+}
+
+#[test]
+fn the_next_span_lets_no_block_count_as_arrived_of_which_the_former_had_a_part() {
+    let mut link = Link::clean();
+    link.loss = 0.3;
+    for seed in 0..50 {
+        let mut world = World::new(link.clone(), seed, |_| {});
+        world.send(0, 1, &block(1, 200_000), None);
+        // By now the sender may know of a part, and sends the rest.
+        world.run(Duration::from_millis(700));
+        let unfinished = world.ends[1].span.end();
+        assert_eq!(unfinished.len(), 1, "seed {seed}");
+        world.ends[1].span = begun(1, 1_000 + seed);
+        world.ends[1].span.refuse(unfinished);
+        world.run(S(100_000));
+        assert!(world.ends[0].sent.is_empty(), "seed {seed}");
+        assert_eq!(world.ends[0].cancelled, [(1, Reason::System, true)]);
+        assert!(world.ends[1].received.is_empty());
+        world.assert_idle();
+    }
+}
+
+#[test]
+fn a_span_that_ends_tells_the_peer_once_and_leaves_to_the_next_what_was_not_taken() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let session = world.send(0, 1, &block(1, 10_000_000), None);
+    let back = world.send(1, 2, &block(2, 10_000_000), None);
+    // Half of each has left, and nothing of the third.
+    world.run(Duration::from_millis(350));
+    world.send(0, 3, &block(3, 1_000), None);
+    let unfinished = world.ends[0].span.end();
+    assert_eq!(unfinished, [back.number]);
+    // A second end changes nothing.
+    assert_eq!(world.ends[0].span.end(), [back.number]);
+    world.run(S(100));
+    let ended = [1, 3].map(|key| (key, Reason::Client, false));
+    let mut cancelled = world.ends[0].cancelled.clone();
+    cancelled.sort_by_key(|(key, ..)| *key);
+    assert_eq!(cancelled, ended);
+    assert_eq!(world.ends[1].lost, [(session, Reason::Client)]);
+    assert_eq!(world.ends[1].cancelled, [(2, Reason::System, true)]);
+    world.assert_idle();
+}
+
+#[test]
+fn a_block_that_the_client_has_taken_is_not_left_to_the_next_span() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let whole = Data {
+        checkpoint: Some(Checkpoint {
+            serial: 1,
+            report: 0,
+        }),
+        ends_red: true,
+        ends_block: true,
+        ..red(0, &[7; 10])
+    };
+    world.inject(0, bytes(peers(1), Body::Data(whole)));
+    world.inject(0, bytes(peers(2), Body::Data(red(0, &[7; 10]))));
+    assert_eq!(world.ends[0].received.len(), 1);
+    assert_eq!(world.ends[0].span.end(), [2]);
 }
