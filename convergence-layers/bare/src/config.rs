@@ -10,6 +10,7 @@ use underpass_cla::{SessionId, SessionInfo};
 use underpass_ltp::{CommonMemory, Limits};
 
 use crate::ecla::MOST_SENT_BYTES;
+use crate::socket::Place;
 
 /// The largest payload of a UDP datagram over IPv4, bytes.
 pub(crate) const MOST_DATAGRAM_BYTES: u64 = 65_507;
@@ -68,6 +69,9 @@ pub struct Config {
     pub remote: SocketAddr,
     /// The address to which the neighbour sends; with ECLA, the one from which this node dials.
     pub listen: SocketAddr,
+    /// Where the socket bound to it stays; without one it ends with its session, or with the
+    /// listening.
+    pub place: Option<Arc<dyn Place>>,
     /// With ECLA: the nodes that are announced to the daemon as its peers.
     pub announced: Vec<u64>,
     /// The interface to use.

@@ -23,4 +23,5 @@ mod stream;
 
 pub use config::{Config, Layer};
 pub use neighbour::Neighbour;
+pub use socket::{Place, bind};
 pub use underpass_ltp::{CommonMemory as LtpMemory, Limits as LtpLimits};

@@ -95,12 +95,14 @@ struct Session<'a> {
     told_ready: bool,
 }
 
-/// Carries bundles both ways for as long as the socket lives.
+/// Carries bundles both ways for as long as the socket lives. Refuses the neighbour's sessions that
+/// are `unfinished` since the session before, and leaves its own there.
 pub(crate) async fn run(
     config: &Config,
     node: &Arc<dyn Node>,
     socket: UdpSocket,
     (local, remote): (u64, u64),
+    unfinished: &std::sync::Mutex<Vec<u64>>,
     stop: &CancellationToken,
 ) -> Down {
     let now = Instant::now();
@@ -137,11 +139,17 @@ pub(crate) async fn run(
         told_ready: false,
     };
     let (id, down) = match handle::in_use(node, id, stop).await {
-        Ok(id) => (id, session.carry(id, &mut orders, stop).await),
+        Ok(id) => {
+            let numbers = std::mem::take(&mut *unfinished.lock().unwrap());
+            session.span.refuse(numbers);
+            let down = session.carry(id, &mut orders, stop).await;
+            // The peer has no answer for these, and sends them again.
+            session.taking.shutdown().await;
+            unfinished.lock().unwrap().extend(session.end_blocks());
+            (id, down)
+        }
         Err(id) => (id, Down::Closed),
     };
-    // The peer has no answer for these, and sends them again.
-    session.taking.shutdown().await;
     orders.end(&**node, id, session.sent, down.clone());
     down
 }
@@ -311,6 +319,21 @@ impl Session<'_> {
             }
             segment.clear();
         }
+    }
+
+    /// Gives up all blocks under way and tells the neighbour once. Returns the numbers of those
+    /// from it that were not received to the end.
+    fn end_blocks(&mut self) -> Vec<u64> {
+        let unfinished = self.span.end();
+        let (now, mut segment) = (Instant::now(), Vec::new());
+        let may_send = self.pace.next().is_some();
+        while may_send && self.span.poll_transmit(now, &mut segment) {
+            if let Err(error) = socket::send_now(&self.socket, &segment, self.config.remote) {
+                debug!(path = self.config.path, %error, "not sent");
+            }
+            segment.clear();
+        }
+        unfinished
     }
 
     /// Tells the node what has become of bundles.

@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -27,30 +28,57 @@ const CONNECTIONS: usize = 4;
 #[derive(Debug)]
 pub struct Neighbour {
     stop: CancellationToken,
-    held: Arc<watch::Sender<bool>>,
+    held: Arc<watch::Sender<Held>>,
+    left: Arc<Left>,
     tracker: TaskTracker,
+}
+
+/// What does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Nothing,
+    /// The neighbour's connections, which wait in the kernel.
+    Arrivals,
+    All,
+}
+
+/// What a session over UDP or LTP leaves.
+#[derive(Debug, Default)]
+struct Left {
+    /// One is up.
+    up: AtomicBool,
+    /// Numbers of the neighbour's sessions of LTP whose blocks were not received to the end.
+    unfinished: Mutex<Vec<u64>>,
 }
 
 impl Neighbour {
     /// Begins to listen and to dial. Must be called within a tokio runtime.
     pub fn spawn(config: Config, node: Arc<dyn Node>) -> Neighbour {
-        Neighbour::begin(config, node, false)
+        Neighbour::begin(config, node, Held::Nothing)
     }
 
-    /// As [`Neighbour::spawn`], but held from the beginning ([`Neighbour::hold`]).
-    pub fn spawn_held(config: Config, node: Arc<dyn Node>) -> Neighbour {
-        Neighbour::begin(config, node, true)
+    /// As [`Neighbour::spawn`], for a node that another process still has, and that does not use
+    /// sessions yet ([`Node::poll_in_use`]): until released ([`Neighbour::hold`]), takes no
+    /// connection of the neighbour's, and dials no daemon, which serves one process at a time.
+    pub fn spawn_early(config: Config, node: Arc<dyn Node>) -> Neighbour {
+        let held = match config.layer {
+            Layer::Ecla => Held::All,
+            _ => Held::Arrivals,
+        };
+        Neighbour::begin(config, node, held)
     }
 
-    fn begin(config: Config, node: Arc<dyn Node>, held: bool) -> Neighbour {
+    fn begin(config: Config, node: Arc<dyn Node>, held: Held) -> Neighbour {
         let stop = CancellationToken::new();
         let held = Arc::new(watch::Sender::new(held));
+        let left = Arc::<Left>::default();
         let tracker = TaskTracker::new();
         let keeper = Keeper {
             config: Arc::new(config),
             node,
             stop: stop.clone(),
             held: held.clone(),
+            left: left.clone(),
         };
         match keeper.config.layer {
             Layer::Stcp => keeper.spawn_streams(Framing::Stcp, &tracker),
@@ -64,13 +92,30 @@ impl Neighbour {
         Neighbour {
             stop,
             held,
+            left,
             tracker,
         }
     }
 
     /// While held, begins no session; one that is up continues.
     pub fn hold(&self, held: bool) {
-        self.held.send_replace(held);
+        self.held.send_replace(match held {
+            true => Held::All,
+            false => Held::Nothing,
+        });
+    }
+
+    /// Numbers of the neighbour's sessions of LTP whose blocks were not received to the end; none
+    /// while a session over UDP or LTP is up.
+    pub fn unfinished(&self) -> Option<Vec<u64>> {
+        let ended = !self.left.up.load(Ordering::SeqCst);
+        ended.then(|| self.left.unfinished.lock().unwrap().clone())
+    }
+
+    /// Refuses these sessions, which another process has not received to the end, as soon as the
+    /// node uses the next session.
+    pub fn refuse(&self, unfinished: Vec<u64>) {
+        self.left.unfinished.lock().unwrap().extend(unfinished);
     }
 
     /// Ends the sessions and waits for their end.
@@ -91,7 +136,8 @@ struct Keeper {
     config: Arc<Config>,
     node: Arc<dyn Node>,
     stop: CancellationToken,
-    held: Arc<watch::Sender<bool>>,
+    held: Arc<watch::Sender<Held>>,
+    left: Arc<Left>,
 }
 
 impl Keeper {
@@ -107,11 +153,22 @@ impl Keeper {
         let Some(listener) = self.stop.run_until_cancelled(listening).await else {
             return;
         };
+        let mut held = self.held.subscribe();
         let mut open: VecDeque<CancellationToken> = VecDeque::new();
         loop {
-            let accepting = reading::accept(&self.config, &listener);
-            let Some(connection) = self.stop.run_until_cancelled(accepting).await else {
-                return;
+            // The node's next process takes what waits in the kernel.
+            let accepting = async {
+                held.wait_for(|held| *held == Held::Nothing).await.ok()?;
+                tokio::select! {
+                    biased;
+                    _ = held.wait_for(|held| *held != Held::Nothing) => None,
+                    connection = reading::accept(&self.config, &listener) => Some(connection),
+                }
+            };
+            let connection = match self.stop.run_until_cancelled(accepting).await {
+                Some(Some(connection)) => connection,
+                Some(None) => continue,
+                None => return,
             };
             open.retain(|other| !other.is_cancelled());
             if open.len() >= CONNECTIONS
@@ -123,10 +180,8 @@ impl Keeper {
             open.push_back(over.clone());
             let keeper = self.clone();
             tracker.spawn(async move {
-                if over.run_until_cancelled(keeper.may_begin()).await == Some(true) {
-                    let (config, node) = (&keeper.config, &keeper.node);
-                    reading::run(config, node, framing, connection, &over).await;
-                }
+                let (config, node) = (&keeper.config, &keeper.node);
+                reading::run(config, node, framing, connection, &over).await;
                 over.cancel();
             });
         }
@@ -199,20 +254,22 @@ impl Keeper {
     async fn keep_datagrams(self) {
         let mut failures = 0;
         while self.may_begin().await {
-            let down = match socket::udp(&self.config) {
+            let (config, node, stop) = (&self.config, &self.node, &self.stop);
+            self.left.up.store(true, Ordering::SeqCst);
+            let down = match socket::udp(config) {
                 Ok(socket) => {
                     failures = 0;
-                    match self.config.layer {
+                    match config.layer {
                         Layer::Ltp { local, remote } => {
-                            let engines = (local, remote);
-                            licklider::run(&self.config, &self.node, socket, engines, &self.stop)
-                                .await
+                            let (engines, left) = ((local, remote), &self.left.unfinished);
+                            licklider::run(config, node, socket, engines, left, stop).await
                         }
-                        _ => datagrams::run(&self.config, &self.node, socket, &self.stop).await,
+                        _ => datagrams::run(config, node, socket, stop).await,
                     }
                 }
                 Err(error) => Down::Broken(error.to_string()),
             };
+            self.left.up.store(false, Ordering::SeqCst);
             let (path, address) = (&self.config.path, self.config.listen);
             warn!(path, %address, %down, "no session");
             failures += 1;
@@ -225,7 +282,7 @@ impl Keeper {
     /// Waits until a session may begin. Returns false if it never may.
     async fn may_begin(&self) -> bool {
         let mut held = self.held.subscribe();
-        let free = held.wait_for(|held| !held);
+        let free = held.wait_for(|held| *held != Held::All);
         let free = self.stop.run_until_cancelled(free).await;
         matches!(free, Some(Ok(_))) && !self.stop.is_cancelled()
     }

@@ -106,13 +106,14 @@ impl Engine {
         classes
     }
 
-    /// How many classes of a hop have a session of their own; 0 while the hop is blocked, since
-    /// nobody can set up another session.
+    /// How many classes of a hop have a session of their own, and one more if there is a session
+    /// without a class; 0 while the hop is blocked, since nobody can set up another session.
     pub fn carried_classes(&self, hop: HopId) -> usize {
-        let open = self.hops.get(&hop).filter(|hop| !hop.blocked);
-        let sets = open.map(|hop| hop.sessions.iter());
-        let sets = sets.into_iter().flatten();
-        sets.filter(|set| !set.is_empty()).count()
+        let Some(open) = self.hops.get(&hop).filter(|hop| !hop.blocked) else {
+            return 0;
+        };
+        let own = open.sessions.iter().filter(|set| !set.is_empty()).count();
+        own + usize::from(!open.classless.is_empty())
     }
 
     /// What prevents a handover of the engine for long, if anything does.

@@ -112,7 +112,7 @@ async fn bundles_go_both_ways_with_a_daemon() {
 async fn a_neighbour_that_is_held_is_dialled_once_it_is_let_go() {
     let daemon = Daemon::start().await;
     let mut node = TestNode::new();
-    let kept = Neighbour::spawn_held(daemon.config(), node.node.clone());
+    let kept = Neighbour::spawn_early(daemon.config(), node.node.clone());
     let waits = std::time::Duration::from_millis(200);
     let dialled = tokio::time::timeout(waits, daemon.module()).await;
     assert!(dialled.is_err(), "another process has the daemon");

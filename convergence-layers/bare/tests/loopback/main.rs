@@ -2,6 +2,7 @@
 
 mod ecla;
 mod long;
+mod taking_over;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -49,6 +50,7 @@ fn config(layer: Layer, listen: SocketAddr, remote: SocketAddr) -> Config {
         peer_node_id: "ipn:2.0".to_owned(),
         remote,
         listen,
+        place: None,
         announced: Vec::new(),
         interface: None,
         mark: None,
@@ -364,7 +366,7 @@ async fn what_comes_is_read_once_sessions_may_begin() {
     let addresses = [free(ONE), free(TWO)];
     let mut one = TestNode::new();
     let config = config(Layer::Stcp, addresses[0], addresses[1]);
-    let kept = Neighbour::spawn_held(config, one.node.clone());
+    let kept = Neighbour::spawn_early(config, one.node.clone());
     let _sensor = said_in_time(host(TWO), addresses[0], &[0, 0, 0, 1, 7]).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(one.never_up());

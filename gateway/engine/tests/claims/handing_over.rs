@@ -156,6 +156,8 @@ fn standbys_can_end_beforehand_and_streams_go_on_by_what_carries() {
     assert_eq!(hub.engine.sessions_of(hop), carrying);
     assert_eq!(hub.engine.end_standbys(hub.now, HopId(9)), 0, "no such hop");
     exchange(&mut terminal, &mut hub);
+    hub.session_with(0, 350, None, |_| {});
+    assert_eq!(hub.engine.carried_classes(hop), carrying.len() + 1);
     // In a blockage no sessions can be set up with another process, so nothing waits for
     // them.
     hub.up(0, 400);

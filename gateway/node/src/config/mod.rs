@@ -331,15 +331,11 @@ impl Config {
             .any(|layer| layer == ConvergenceLayer::Quic)
     }
 
-    /// Whether a path or listener has a port that no two processes can share. Each session that is
-    /// dialled over QUIC has a port of its own.
+    /// Whether a listener has a port that no two processes can share. Each session that is dialled
+    /// over QUIC has a port of its own.
     pub fn has_own_ports(&self) -> bool {
-        let listens = |path: &PathConfig| {
-            let layer = path.convergence_layer;
-            layer.is_bare() && layer != ConvergenceLayer::Ecla
-        };
         let mut accepted = self.listeners.iter().map(|one| one.convergence_layer);
-        accepted.any(|layer| layer == ConvergenceLayer::Quic) || self.paths.iter().any(listens)
+        accepted.any(|layer| layer == ConvergenceLayer::Quic)
     }
 
     /// The programs that bring paths up and release them, by path.

@@ -2,8 +2,9 @@
 //! addresses, unusable files. Found only later, such a problem would end the node.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::{RunError, beacons, entrance};
+use super::{RunError, bare_sessions, beacons, entrance};
 use crate::accounts::Accounts;
 use crate::api;
 use crate::config::Config;
@@ -18,11 +19,12 @@ use crate::upgrade::Sockets;
 pub(super) fn bind(
     config: &Config,
     up: &BTreeSet<String>,
-    sockets: &Sockets,
+    sockets: &Arc<Sockets>,
 ) -> Result<(), RunError> {
     config.classifier()?;
     entrance::bind(config, sockets)?;
     beacons::bind_all(config, up, sockets)?;
+    bare_sessions::bind_all(config, up, sockets)?;
     for modem in &config.modems {
         modem::listen(modem, sockets)?;
     }

@@ -75,6 +75,16 @@ pub enum RunError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// An address to which a neighbour sends cannot be bound.
+    #[error("path {name:?}: cannot listen on {address}: {source}")]
+    PathListen {
+        /// The path.
+        name: String,
+        /// Its address.
+        address: std::net::SocketAddr,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// A socket for beacons cannot be opened.
     #[error("beacons of {name:?}: cannot use UDP {address}: {source}")]
     Beacons {

@@ -121,6 +121,7 @@ impl Run {
     /// The run of the process at the other end of a channel, if this configuration can continue it.
     fn of_predecessor(config: &Config, channel: Channel) -> Result<(Run, Predecessor), RunError> {
         let (predecessor, sockets) = Predecessor::hear(channel)?;
+        let sockets = Arc::new(sockets);
         predecessor.check(config, privileged::purpose(config).is_some())?;
         api::check(&config.api)?;
         if let Some(control) = &config.control {
@@ -131,7 +132,7 @@ impl Run {
         Presence::beside(&config.node.state_dir)?.stay();
         let age = Duration::from_millis(predecessor.hello.age_ms);
         let run = Run {
-            sockets: Arc::new(sockets),
+            sockets,
             incarnation: predecessor.hello.incarnation,
             begun: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
             // What the previous process knew of it matters only in the run's first minute.

@@ -1,5 +1,7 @@
 //! The sessions of the convergence layers: dialled and accepted.
 
+mod handing_over;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
@@ -74,6 +76,7 @@ impl Certified for Links {
 impl Links {
     /// Stops dialling by a path.
     pub fn remove_path(&self, name: &str) {
+        self.sockets.forget(&bare_sessions::socket_name(name));
         if let Some(dialer) = self.dialers().remove(name) {
             tokio::spawn(async move { dialer.shutdown().await });
         }
@@ -81,6 +84,7 @@ impl Links {
 
     /// Stops dialling on a path, and waits until its sessions have ended, at most `within`.
     pub async fn end_path(&self, name: &str, within: Duration) {
+        self.sockets.forget(&bare_sessions::socket_name(name));
         let dialer = self.dialers().remove(name);
         if let Some(dialer) = dialer {
             // An unreachable peer does not answer.
@@ -91,6 +95,7 @@ impl Links {
     /// Begins to dial by a path.
     pub fn add_path(&self, config: &Config, path: &PathConfig) {
         let (sessions, security, node) = (&self.sessions, &self.security, self.node.clone());
+        let (sockets, early) = (&self.sockets, self.is_early());
         let dialer = match path.convergence_layer {
             ConvergenceLayer::Tcpcl => {
                 let session = sessions.dialled(config, path);
@@ -107,8 +112,7 @@ impl Links {
                     }
                 }
             }
-            // A daemon takes one process at a time.
-            _ => match bare_sessions::open(sessions, config, path, node, self.is_early()) {
+            _ => match bare_sessions::open(sessions, config, path, node, sockets, early) {
                 Ok(neighbour) => PathDialer::Bare(Arc::new(neighbour)),
                 Err(error) => {
                     tracing::error!(path = path.name, %error, "the path is not used");
@@ -175,34 +179,8 @@ impl Links {
         }
     }
 
-    /// While held, neither dials nor accepts; sessions that are up continue.
-    pub fn hold(&self, held: bool) {
-        for dialer in self.dialers().values() {
-            dialer.hold(held);
-        }
-        for (_, listener) in &*self.listeners() {
-            listener.hold(held);
-        }
-    }
-
-    /// This process has the node now: begins what it could not begin before.
-    pub fn begin(&self) {
-        self.is_early.store(false, Ordering::Relaxed);
-        for dialer in self.dialers().values() {
-            if let PathDialer::Bare(_) = dialer {
-                dialer.hold(false);
-            }
-        }
-    }
-
     fn is_early(&self) -> bool {
         self.is_early.load(Ordering::Relaxed)
-    }
-
-    /// Neither dials nor accepts ever again.
-    pub fn leave(&self) {
-        self.dialers().clear();
-        self.listeners().clear();
     }
 
     fn add_listener(

@@ -101,7 +101,11 @@ impl Core {
                         true,
                     )
                 })?;
-                (links, Some(before.take(most)?))
+                let mut taken = before.take(most)?;
+                if let Some(links) = &links {
+                    links.refuse_blocks(std::mem::take(&mut taken.unfinished_blocks));
+                }
+                (links, Some(taken))
             }
         };
         let (stores, custody) = custody::open(config, |node| directory.of_peer(node))?;

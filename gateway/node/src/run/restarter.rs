@@ -88,6 +88,12 @@ impl Restarter {
         }
     }
 
+    /// Numbers of the sessions of LTP whose blocks were not received to the end, by path; none
+    /// while a session over UDP or LTP has not ended.
+    pub fn unfinished_blocks(&self) -> Option<BTreeMap<String, Vec<u64>>> {
+        self.links.unfinished_blocks()
+    }
+
     /// Sessions and beacons begin again. Failures of beacons are only logged: the sockets exist
     /// already.
     pub fn begin_sessions(&self) {

@@ -50,11 +50,10 @@ pub enum UpgradeError {
     /// With this process, its container ends.
     #[error("this process is the first of its container, which ends with it: start another one")]
     First,
-    /// Sessions that are accepted over QUIC, and those with neighbours that are known by their
-    /// addresses alone, cannot be set up beside those of this process.
+    /// Sessions that are accepted over QUIC cannot be set up beside those of this process.
     #[error(
-        "a listener has convergence_layer = \"quic\", or a path stcp, mtcp, udp or ltp, and two \
-         processes cannot share its port: restart the node instead; what is in custody goes on"
+        "a listener has convergence_layer = \"quic\", and two processes cannot share its port: \
+         restart the node instead; what is in custody goes on"
     )]
     OwnPorts,
     /// The next program does not start.
@@ -306,7 +305,11 @@ impl HandOver {
         loop {
             let stopped = self.parts.shell.stop();
             let waits = || self.parts.parting.obstacle();
-            let Some(obstacle) = stopped.obstacle().or_else(waits) else {
+            let reads = || match self.parts.restarter.unfinished_blocks() {
+                Some(_) => None,
+                None => Some("sessions over UDP or LTP have not ended"),
+            };
+            let Some(obstacle) = stopped.obstacle().or_else(waits).or_else(reads) else {
                 return Ok(stopped);
             };
             drop(stopped);
@@ -345,6 +348,7 @@ impl HandOver {
                 .map(|held| held.state.clone())
                 .chain(others.iter().map(|(state, _)| state.clone()))
                 .collect(),
+            unfinished_blocks: parts.restarter.unfinished_blocks().unwrap_or_default(),
         };
         let sockets = moment.held.iter().map(|held| held.socket.as_fd());
         let sockets = sockets.chain(others.iter().map(|(_, socket)| socket.as_fd()));
@@ -490,6 +494,11 @@ mod tests {
         };
         for (way, layer) in [(dialled, "tcpcl"), (accepted, "tcpcl"), (dialled, "quic")] {
             assert!(obstacle(way, layer, LATER).is_none(), "{way} {layer}");
+        }
+        let listening = dialled.replace("[[path]]", "[[path]]\nlisten = \"10.9.0.2:4556\"");
+        let listening = format!("{listening}\nsend_rate_bps = 2_000_000");
+        for layer in ["stcp", "mtcp", "udp", "ltp"] {
+            assert!(obstacle(&listening, layer, LATER).is_none(), "{layer}");
         }
         assert!(matches!(
             obstacle(dialled, "tcpcl", FIRST),

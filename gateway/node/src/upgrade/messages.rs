@@ -101,4 +101,7 @@ pub struct ProcessState {
     pub streams: Vec<StreamEdge>,
     /// Connections that carry streams.
     pub relays: Vec<RelayState>,
+    /// Numbers of neighbours' sessions of LTP whose blocks were not received to the end, by path.
+    #[serde(default)]
+    pub unfinished_blocks: BTreeMap<String, Vec<u64>>,
 }

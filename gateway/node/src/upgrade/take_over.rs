@@ -1,5 +1,6 @@
 //! The next process' side.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -60,6 +61,8 @@ pub struct Taken {
     pub helper: Option<UnixStream>,
     /// The connections.
     pub connections: Connections,
+    /// Numbers of neighbours' sessions of LTP whose blocks were not received to the end, by path.
+    pub unfinished_blocks: BTreeMap<String, Vec<u64>>,
 }
 
 /// Connections that carry streams, and their sockets.
@@ -181,6 +184,7 @@ impl Predecessor {
             engines,
             streams,
             relays,
+            unfinished_blocks,
         } = state;
         let count = relays.len();
         if count > MOST_FILES {
@@ -197,6 +201,7 @@ impl Predecessor {
             streams,
             helper: helper.map(UnixStream::from),
             connections: Connections { relays, sockets },
+            unfinished_blocks,
         })
     }
 

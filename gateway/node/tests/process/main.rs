@@ -3,6 +3,7 @@
 
 mod confinement;
 mod count_of_starts;
+mod echo;
 mod log;
 mod named;
 mod node;
@@ -11,4 +12,5 @@ mod state;
 mod top;
 mod upgrade;
 mod upgrade_addresses;
+mod upgrade_neighbours;
 mod upgrade_quic;

@@ -1,65 +1,20 @@
 //! Another process takes over a node whose sessions go over QUIC.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use underpass_pki::Authority;
 
+use crate::echo::{connect, echo, exchange};
 use crate::node::{HUB, Node, free_port};
 
 const CLASSES: usize = 4;
 /// Each of the default classes has one session and a standby.
 const SESSIONS: usize = 2 * CLASSES;
-const BYTES: usize = 100_000;
 
 /// A port of UDP that the system gives to nobody who asks for any; beacons use the one after it.
 fn quic_port() -> u16 {
     let process = u16::try_from(std::process::id() % 10_000).unwrap();
     12_000 + 2 * process
-}
-
-/// Sends back what comes.
-fn echo() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for socket in listener.incoming() {
-            let mut from = socket.unwrap();
-            std::thread::spawn(move || {
-                let mut to = from.try_clone().unwrap();
-                let _ = std::io::copy(&mut from, &mut to);
-            });
-        }
-    });
-    port
-}
-
-/// A connection to a port of this host through a SOCKS5 proxy.
-fn connect(proxy: u16, port: u16) -> TcpStream {
-    let mut socket = TcpStream::connect(("127.0.0.1", proxy)).unwrap();
-    let patience = Some(Duration::from_secs(120));
-    socket.set_read_timeout(patience).unwrap();
-    socket.write_all(b"\x05\x01\x00").unwrap();
-    let mut answer = [0; 10];
-    socket.read_exact(&mut answer[..2]).unwrap();
-    let request = [
-        &b"\x05\x01\x00\x01\x7f\x00\x00\x01"[..],
-        &port.to_be_bytes(),
-    ]
-    .concat();
-    socket.write_all(&request).unwrap();
-    socket.read_exact(&mut answer).unwrap();
-    assert_eq!(answer[1], 0, "{answer:?}");
-    socket
-}
-
-fn exchange(socket: &mut TcpStream, round: u8) {
-    let sent = [round; BYTES];
-    socket.write_all(&sent).unwrap();
-    let mut got = [0; BYTES];
-    socket.read_exact(&mut got).unwrap();
-    assert!(got == sent, "round {round}");
 }
 
 #[test]
