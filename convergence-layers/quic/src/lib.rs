@@ -10,6 +10,7 @@ mod congestion;
 mod contact;
 mod defaults;
 mod dialer;
+mod handed_over;
 mod incoming;
 mod lane;
 mod listener;
@@ -23,8 +24,9 @@ pub use coding::{Coding, KnownLosses};
 pub use congestion::Algorithm;
 pub use defaults::SessionDefaults;
 pub use dialer::{Dialer, DialerConfig};
+pub use handed_over::ListenerKey;
 pub use incoming::PeerRooms;
-pub use listener::{Listener, ListenerConfig};
+pub use listener::{Listener, ListenerConfig, bind};
 pub use socket::SocketOptions;
 
 /// Bundles that a peer may have under way on one session.

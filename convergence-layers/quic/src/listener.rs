@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
+use quinn::{Endpoint, Incoming, ServerConfig, TokioRuntime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,6 +18,7 @@ use underpass_identity::{Registry, ServerTls, SourcePlace, Sources, Withdrawals}
 use crate::congestion::Flow;
 use crate::contact::{self, Contact, ContactFailure, Trust, within};
 use crate::defaults::SessionDefaults;
+use crate::handed_over::{ListenerKey, SharedSocket};
 use crate::session::{self, Surroundings};
 use crate::{code, wire};
 
@@ -43,6 +44,9 @@ pub struct ListenerConfig {
     pub max_half_open_per_source: usize,
     /// The most connections in all; more are refused at once.
     pub max_connections: usize,
+    /// What it has in common with listeners of other processes that have its socket before or
+    /// after.
+    pub key: ListenerKey,
 }
 
 /// A running listener. Dropping it stops accepting; sessions continue.
@@ -56,6 +60,7 @@ pub struct Listener {
 
 struct Shared {
     endpoint: Endpoint,
+    socket: Arc<SharedSocket>,
     session: RwLock<Arc<SessionDefaults>>,
     tls: ServerTls,
     node: Arc<dyn Node>,
@@ -93,22 +98,41 @@ impl Listener {
     /// # Errors
     /// When the address cannot be bound, or the certificate cannot be used.
     pub fn bind(config: ListenerConfig, node: Arc<dyn Node>) -> io::Result<Self> {
-        let socket = config.session.socket.bind(config.local)?;
+        Self::accept_on(bind(&config)?, config, node, true)
+    }
+
+    /// As [`Self::bind`], on a socket that is bound already; if it does not read yet
+    /// ([`Self::read`]), accepts nothing.
+    ///
+    /// # Errors
+    /// When the socket or the certificate cannot be used.
+    pub fn accept_on(
+        socket: UdpSocket,
+        config: ListenerConfig,
+        node: Arc<dyn Node>,
+        reads: bool,
+    ) -> io::Result<Self> {
         let local = socket.local_addr()?;
+        let socket = SharedSocket::new(socket, reads)?;
         let first = before_acceptance(&config.tls, config.max_half_open)?;
-        let runtime = Arc::new(TokioRuntime);
-        let endpoint = Endpoint::new(EndpointConfig::default(), Some(first), socket, runtime)?;
+        let endpoint = Endpoint::new_with_abstract_socket(
+            config.key.endpoint(),
+            Some(first),
+            socket.clone(),
+            Arc::new(TokioRuntime),
+        )?;
         let stop = CancellationToken::new();
         let tracker = TaskTracker::new();
         let connections = Arc::new(Semaphore::new(config.max_connections));
         let shared = Arc::new(Shared {
             endpoint,
+            socket,
             session: RwLock::new(Arc::new(config.session)),
             tls: config.tls,
             node,
             registry: Arc::new(Registry::default()),
             stop: stop.clone(),
-            held: watch::Sender::new(false),
+            held: watch::Sender::new(!reads),
             withdrawals: Withdrawals::default(),
         });
         let acceptor = Acceptor {
@@ -142,9 +166,11 @@ impl Listener {
         *self.shared.session.write().unwrap() = Arc::new(session);
     }
 
-    /// While held, accepts nothing more; sessions continue.
-    pub fn hold(&self, held: bool) {
-        self.shared.held.send_replace(held);
+    /// Whether this process reads what comes, or leaves it to another one that has the socket, too.
+    /// Without it no session comes up, and none hears its peer; they can still end.
+    pub fn read(&self, reads: bool) {
+        self.shared.held.send_replace(!reads);
+        self.shared.socket.read(reads);
     }
 
     /// Takes so many connections more in all.
@@ -174,6 +200,14 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.stop.cancel();
     }
+}
+
+/// Binds the address of a listener.
+///
+/// # Errors
+/// When the address or the interface cannot be used.
+pub fn bind(config: &ListenerConfig) -> io::Result<UdpSocket> {
+    config.session.socket.bind(config.local)
 }
 
 struct Acceptor {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use underpass_bundle::{AgentState, BundleId, NeighbourId, Store};
-use underpass_cla::SessionId;
+use underpass_cla::{SessionId, SessionInfo};
 use underpass_handover::{HandoverError, ensure};
 use underpass_streams::{Config, Epoch, Peer, PeerState, Side, StreamId};
 
@@ -89,21 +89,32 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Ends the standby sessions of a hop: a peer that dials then sets up others, which the next
-    /// process takes. Returns how many classes had any. A peer that is blocked cannot dial, and
-    /// keeps its standbys.
-    pub fn end_standbys(&mut self, now: Instant, hop: HopId) -> usize {
+    /// Ends the standby sessions of a hop in whose place the next process can take others: a peer
+    /// that dials sets them up. Returns how many classes had any. A peer that is blocked cannot
+    /// dial, and keeps its standbys.
+    pub fn end_standbys(
+        &mut self,
+        now: Instant,
+        hop: HopId,
+        can_take: impl Fn(&SessionInfo) -> bool,
+    ) -> usize {
         let Some(hop) = self.hops.get(&hop).filter(|hop| !hop.blocked) else {
             return 0;
         };
-        let classes = hop.sessions.iter().filter(|set| set.len() > 1).count();
-        let waiting = hop.sessions.iter().flat_map(|set| set.iter().skip(1));
-        let waiting: Vec<SessionId> = waiting.copied().collect();
-        for session in &waiting {
+        let ends = |id: &&SessionId| {
+            let session = self.sessions.get(**id);
+            session.is_some_and(|session| can_take(&session.info))
+        };
+        let standbys = hop.sessions.iter().map(|set| {
+            let waiting = set.iter().skip(1).filter(ends);
+            waiting.copied().collect::<Vec<SessionId>>()
+        });
+        let standbys: Vec<_> = standbys.filter(|waiting| !waiting.is_empty()).collect();
+        for session in standbys.iter().flatten() {
             self.give_up_session(now, *session, UPGRADED);
         }
         self.after_change(now);
-        classes
+        standbys.len()
     }
 
     /// How many classes of a hop have a session of their own, and one more if there is a session

@@ -5,6 +5,7 @@ mod coded;
 mod dialling;
 mod hostile;
 mod room;
+mod taking_over;
 mod trust;
 
 use std::net::SocketAddr;
@@ -14,7 +15,9 @@ use std::time::Duration;
 
 use underpass_backoff::Backoff;
 use underpass_cla::{Session, SessionId};
-use underpass_quic::{Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults};
+use underpass_quic::{
+    Dialer, DialerConfig, Listener, ListenerConfig, ListenerKey, SessionDefaults,
+};
 
 use underpass_cla_testing::node::TestNode;
 use underpass_cla_testing::pki::{Ca, Naming, nothing_revoked};
@@ -42,6 +45,7 @@ fn hub(ca: &Ca) -> ListenerConfig {
         max_half_open: 16,
         max_half_open_per_source: 16,
         max_connections: 64,
+        key: ListenerKey([7; 32]),
     }
 }
 

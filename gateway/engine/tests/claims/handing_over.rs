@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ciborium::Value;
 use underpass_bundle::{BundleId, MemoryStore, Store};
+use underpass_cla::SessionId;
 use underpass_engine::{Engine, EngineConfig, HopId, NodeState, StreamKey, TakeOverError};
 use underpass_handover::{HandoverError, VERSION, read, write};
 use underpass_streams::{Event, ResetCode, StreamInfo};
@@ -150,11 +151,18 @@ fn standbys_can_end_beforehand_and_streams_go_on_by_what_carries() {
     let hop = HopId(0);
     let carrying = hub.engine.sessions_of(hop);
     assert_eq!(hub.engine.carried_classes(hop), carrying.len());
-    assert_eq!(hub.engine.end_standbys(hub.now, hop), 0, "there are none");
+    let end = |hub: &mut Node, hop| hub.engine.end_standbys(hub.now, hop, |info| info.tls);
+    assert_eq!(end(&mut hub, hop), 0, "there are none");
     hub.up(0, 300);
-    assert_eq!(hub.engine.end_standbys(hub.now, hop), 3);
+    // The next process cannot take its place.
+    hub.session_with(0, 303, Some(BULK), |info| info.tls = false);
+    let beside = hub.engine.sessions_of(hop).len();
+    assert_eq!(end(&mut hub, hop), 3);
+    assert_eq!(hub.engine.sessions_of(hop).len(), beside - 3);
+    assert_eq!(end(&mut hub, hop), 0, "only that one is left");
+    hub.engine.session_down(hub.now, SessionId(303));
     assert_eq!(hub.engine.sessions_of(hop), carrying);
-    assert_eq!(hub.engine.end_standbys(hub.now, HopId(9)), 0, "no such hop");
+    assert_eq!(end(&mut hub, HopId(9)), 0, "no such hop");
     exchange(&mut terminal, &mut hub);
     hub.session_with(0, 350, None, |_| {});
     assert_eq!(hub.engine.carried_classes(hop), carrying.len() + 1);
@@ -163,7 +171,7 @@ fn standbys_can_end_beforehand_and_streams_go_on_by_what_carries() {
     hub.up(0, 400);
     hub.engine.block(hub.now, hop, true);
     assert_eq!(hub.engine.carried_classes(hop), 0);
-    assert_eq!(hub.engine.end_standbys(hub.now, hop), 0);
+    assert_eq!(end(&mut hub, hop), 0);
 }
 
 #[test]

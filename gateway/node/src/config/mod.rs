@@ -331,13 +331,6 @@ impl Config {
             .any(|layer| layer == ConvergenceLayer::Quic)
     }
 
-    /// Whether a listener has a port that no two processes can share. Each session that is dialled
-    /// over QUIC has a port of its own.
-    pub fn has_own_ports(&self) -> bool {
-        let mut accepted = self.listeners.iter().map(|one| one.convergence_layer);
-        accepted.any(|layer| layer == ConvergenceLayer::Quic)
-    }
-
     /// The programs that bring paths up and release them, by path.
     pub fn path_commands(&self) -> BTreeMap<String, PathCommands> {
         let commands = self.paths.iter().filter_map(|path| {

@@ -41,7 +41,7 @@ pub fn advice(config: &Config) -> Vec<String> {
     lines.push(super::custody::choose(config).to_string());
     lines.extend(small_buffers(config));
     lines.extend(no_probing(config));
-    let obstacle = upgrade::lasting_obstacle(config, std::process::id());
+    let obstacle = upgrade::lasting_obstacle(std::process::id());
     lines.extend(obstacle.map(|obstacle| format!("no upgrade in place: {obstacle}")));
     lines
 }

@@ -63,10 +63,17 @@ impl SessionListener {
         }
     }
 
+    /// While held, accepts nothing more. Not over QUIC, where [`Self::read`] decides.
     pub fn hold(&self, held: bool) {
-        match self {
-            SessionListener::Tcpcl(listener) => listener.hold(held),
-            SessionListener::Quic(listener) => listener.hold(held),
+        if let SessionListener::Tcpcl(listener) = self {
+            listener.hold(held);
+        }
+    }
+
+    /// Over QUIC: whether this process has what comes to the port.
+    pub fn read(&self, reads: bool) {
+        if let SessionListener::Quic(listener) = self {
+            listener.read(reads);
         }
     }
 

@@ -2,14 +2,17 @@
 //! and keys, and the number of this run.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use ring::rand::{SecureRandom, SystemRandom};
 use underpass_bpsec::Guard;
 use underpass_edge::Edge;
 use underpass_edge::dial::Dialler;
 use underpass_engine::EngineConfig;
 use underpass_payloads::Payloads;
+use underpass_quic::ListenerKey;
 
 use super::RunError;
 use super::control::{self, ControlError};
@@ -46,6 +49,8 @@ pub(super) struct Foundation {
 pub(super) struct Run {
     pub sockets: Arc<Sockets>,
     pub incarnation: u64,
+    /// What the run's processes have in common for their listeners over QUIC.
+    pub quic_key: ListenerKey,
     pub begun: Instant,
     /// Since when no process of the previous run is left, if known.
     pub alone_since: Option<Instant>,
@@ -105,6 +110,14 @@ impl Foundation {
     }
 }
 
+fn random_key() -> Result<ListenerKey, RunError> {
+    let mut key = [0; 32];
+    let filled = SystemRandom::new().fill(&mut key);
+    let failed = |_| RunError::Runtime(io::Error::other("the system has no random numbers"));
+    filled.map_err(failed)?;
+    Ok(ListenerKey(key))
+}
+
 impl Run {
     fn begin(config: &Config) -> Result<Run, RunError> {
         let state_dir = &config.node.state_dir;
@@ -113,6 +126,7 @@ impl Run {
         Ok(Run {
             sockets: Arc::default(),
             incarnation: run.incarnation,
+            quic_key: random_key()?,
             begun: Instant::now(),
             alone_since: run.alone_since,
         })
@@ -134,6 +148,10 @@ impl Run {
         let run = Run {
             sockets,
             incarnation: predecessor.hello.incarnation,
+            quic_key: match predecessor.hello.quic_key {
+                Some(key) => ListenerKey(key),
+                None => random_key()?,
+            },
             begun: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
             // What the previous process knew of it matters only in the run's first minute.
             alone_since: None,

@@ -13,7 +13,7 @@ use underpass_backoff::Backoff;
 use underpass_bare::LtpMemory;
 use underpass_cla::{Class, Node};
 use underpass_identity::Registry;
-use underpass_quic::PeerRooms;
+use underpass_quic::{ListenerKey, PeerRooms};
 use underpass_tcpcl::session::PartialLimits;
 use underpass_tcpcl::{
     Dialer, DialerConfig, Listener, ListenerConfig, SessionDefaults, SharedPartials, SocketOptions,
@@ -58,6 +58,7 @@ pub(super) struct Sessions {
     pub(super) ids: Arc<AtomicU64>,
     partial: Arc<SharedPartials>,
     pub(super) quic_rooms: Arc<PeerRooms>,
+    pub(super) quic_key: ListenerKey,
     /// Whether there is a folder of long payloads, which is opened only at the start.
     pub(super) has_payloads: bool,
     pub(super) ltp_memory: Arc<LtpMemory>,
@@ -196,7 +197,9 @@ impl Links {
                 config,
                 listener,
                 &self.security,
+                &self.sockets,
                 self.node.clone(),
+                !self.is_early(),
             )
             .map(SessionListener::Quic),
             // The configuration's check has refused it.
@@ -351,6 +354,7 @@ pub(super) fn open(
         ids: Arc::new(AtomicU64::new(0)),
         partial: Arc::new(partial),
         quic_rooms: Arc::default(),
+        quic_key: run.quic_key,
         has_payloads: config.long_payloads().is_some(),
         ltp_memory: LtpMemory::new(config.ltp_common_bytes()),
     };
@@ -462,6 +466,7 @@ key_file = "/beacons.key"
             ids: Arc::default(),
             partial: Arc::default(),
             quic_rooms: Arc::default(),
+            quic_key: ListenerKey([0; 32]),
             has_payloads: false,
             ltp_memory: LtpMemory::new(0),
         }

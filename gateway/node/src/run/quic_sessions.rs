@@ -15,6 +15,7 @@ use super::engine::window_of;
 use super::links::{Sessions, backoff, classes, connections, per_source, spare_connections};
 use crate::config::{self, Coded, Config, PathConfig, QuicCongestionControl};
 use crate::security::Security;
+use crate::upgrade::Sockets;
 
 /// QUIC has no sessions without certificates; the configuration's check refuses such a
 /// configuration.
@@ -39,13 +40,15 @@ pub(super) fn dial(
     Ok(Dialer::spawn(dialer, node))
 }
 
-/// Listens.
+/// Listens; reads what comes only if the previous process has ended its part.
 pub(super) fn listen(
     sessions: &Sessions,
     config: &Config,
     listener: &config::ListenerConfig,
     security: &Security,
+    sockets: &Sockets,
     node: Arc<dyn Node>,
+    reads: bool,
 ) -> io::Result<Listener> {
     let accepting = ListenerConfig {
         local: listener.listen,
@@ -54,8 +57,11 @@ pub(super) fn listen(
         max_half_open: listener.max_pending,
         max_half_open_per_source: per_source(listener),
         max_connections: connections(config) + spare_connections(listener),
+        key: sessions.quic_key,
     };
-    Listener::bind(accepting, node)
+    let name = format!("QUIC sessions {}", listener.name);
+    let bound = sockets.bind(&name, listener.listen, || underpass_quic::bind(&accepting))?;
+    Listener::accept_on(bound, accepting, node, reads)
 }
 
 /// What the sessions of a path have in common.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
 use underpass_bundle::Store;
+use underpass_cla::SessionInfo;
 use underpass_engine::Engine;
 use underpass_store::OpenError;
 
@@ -60,9 +61,11 @@ impl Restarter {
                 expect(path.neighbour, self.shell.read_hop(hop, classes));
             }
         }
+        // It reads the ports of listeners over QUIC once it has the node.
+        let can_take = |info: &SessionInfo| info.convergence_layer != "quic";
         for accepted in config.accepted_hops() {
             if let Some(hop) = self.shell.hop_named(&accepted.name) {
-                let end = |engine: &mut Engine, now| engine.end_standbys(now, hop);
+                let end = |engine: &mut Engine, now| engine.end_standbys(now, hop, can_take);
                 expect(accepted.node, self.shell.with_hop(hop, end));
             }
         }
@@ -73,6 +76,7 @@ impl Restarter {
     /// Sessions begin in this process again, after [`Restarter::make_way`].
     pub fn stay(&self) {
         self.links.hold(false);
+        self.links.read(true);
     }
 
     /// Sessions are another process' from now on.
@@ -83,6 +87,7 @@ impl Restarter {
     /// No session begins any more, and no beacon is sent or heard.
     pub fn end_sessions(&self) {
         self.links.hold(true);
+        self.links.read(false);
         if let Some(beacons) = self.shell.beacons() {
             beacons.clear();
         }

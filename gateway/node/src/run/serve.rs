@@ -163,6 +163,7 @@ pub(super) async fn serve(config: Config, before: Started) -> Result<(), RunErro
         current: foundation.current.clone(),
         restarter,
         incarnation: foundation.run.incarnation,
+        quic_key: foundation.run.quic_key,
         begun: foundation.run.begun,
         parting: parting.clone(),
     });
@@ -349,7 +350,7 @@ fn announce(config: &Config, edge: &Edge, api: &api::Servers) {
     if let Some(address) = api.tcp {
         tracing::info!(%address, "local API on TCP");
     }
-    if let Some(obstacle) = upgrade::lasting_obstacle(config, std::process::id()) {
+    if let Some(obstacle) = upgrade::lasting_obstacle(std::process::id()) {
         tracing::warn!("no upgrade in place: {obstacle}");
     }
 }

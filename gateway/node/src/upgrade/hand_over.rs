@@ -19,6 +19,7 @@ use underpass_edge::relay::{HeldRelay, RelayState, Relayed};
 use underpass_edge::stream::StreamName;
 use underpass_engine::{Engine, EngineConfig, EngineError, NodeState};
 use underpass_handover::HandoverError;
+use underpass_quic::ListenerKey;
 
 use super::channel::Channel;
 use super::launcher::Launcher;
@@ -26,7 +27,7 @@ use super::messages::{Answer, Hello, Order, ProcessState};
 use super::sockets::Sockets;
 use super::take_over::connection;
 use crate::budgets::KeptBudgets;
-use crate::config::{Config, Current};
+use crate::config::Current;
 use crate::interception::Interceptor;
 use crate::known_links::KnownLinks;
 use crate::privileged::{HeldHelper, Helper, PathCommands};
@@ -50,12 +51,6 @@ pub enum UpgradeError {
     /// With this process, its container ends.
     #[error("this process is the first of its container, which ends with it: start another one")]
     First,
-    /// Sessions that are accepted over QUIC cannot be set up beside those of this process.
-    #[error(
-        "a listener has convergence_layer = \"quic\", and two processes cannot share its port: \
-         restart the node instead; what is in custody goes on"
-    )]
-    OwnPorts,
     /// The next program does not start.
     #[error("the next program does not start: {0}")]
     Launch(io::Error),
@@ -102,6 +97,8 @@ pub struct Parts {
     /// Ends the parts that the engines talk to, and begins them again.
     pub restarter: Restarter,
     pub incarnation: u64,
+    /// The key of listeners over QUIC.
+    pub quic_key: ListenerKey,
     /// When the run has begun.
     pub begun: Instant,
     /// Ends what two processes cannot have at once.
@@ -117,13 +114,10 @@ pub struct HandOver {
     done: CancellationToken,
 }
 
-/// What prevents every upgrade in place of the node that `process` runs with this configuration.
-pub fn lasting_obstacle(config: &Config, process: u32) -> Option<UpgradeError> {
+/// What prevents every upgrade in place of the node that `process` runs.
+pub fn lasting_obstacle(process: u32) -> Option<UpgradeError> {
     const FIRST: u32 = 1;
-    if process == FIRST {
-        return Some(UpgradeError::First);
-    }
-    config.has_own_ports().then_some(UpgradeError::OwnPorts)
+    (process == FIRST).then_some(UpgradeError::First)
 }
 
 /// Everything at its moment of hand-over.
@@ -177,7 +171,7 @@ impl HandOver {
         if self.done.is_cancelled() {
             return Err(UpgradeError::Busy);
         }
-        if let Some(obstacle) = lasting_obstacle(&self.parts.current.get(), std::process::id()) {
+        if let Some(obstacle) = lasting_obstacle(std::process::id()) {
             return Err(obstacle);
         }
         // If this were found only later, the sessions would have been cut in vain.
@@ -229,6 +223,7 @@ impl HandOver {
             commands: parts.commands.clone(),
             up: parts.restarter.brought_up(),
             proxies: parts.edge.switch(),
+            quic_key: Some(parts.quic_key.0),
             interception: interceptor.map(|rules| (rules.switch(), rules.families())),
             sockets: names,
             sets_up_sessions: true,
@@ -474,39 +469,13 @@ pub async fn at_signals(mut signals: Signal, hand_over: Arc<HandOver>) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
-    fn the_first_process_and_one_whose_port_cannot_be_shared_are_never_upgraded() {
+    fn the_first_process_of_a_container_is_never_upgraded() {
         const FIRST: u32 = 1;
         const LATER: u32 = 77;
-        let dialled = "[[path]]\nneighbour = 1\nremote = \"10.9.0.1:4556\"";
-        let accepted = "[[terminal]]\nnode = 3\n[[listener]]\nlisten = \"[::]:4556\"";
-        let obstacle = |way: &str, layer: &str, process| {
-            let text = format!(
-                "[node]\nnumber = 2\nrole = \"hub\"\n[tls]\npki_dir = \"pki\"\n\
-                 {way}\nname = \"satellite\"\nconvergence_layer = \"{layer}\"\n"
-            );
-            let config = Config::parse(&text, Path::new("node.toml")).unwrap();
-            lasting_obstacle(&config, process)
-        };
-        for (way, layer) in [(dialled, "tcpcl"), (accepted, "tcpcl"), (dialled, "quic")] {
-            assert!(obstacle(way, layer, LATER).is_none(), "{way} {layer}");
-        }
-        let listening = dialled.replace("[[path]]", "[[path]]\nlisten = \"10.9.0.2:4556\"");
-        let listening = format!("{listening}\nsend_rate_bps = 2_000_000");
-        for layer in ["stcp", "mtcp", "udp", "ltp"] {
-            assert!(obstacle(&listening, layer, LATER).is_none(), "{layer}");
-        }
-        assert!(matches!(
-            obstacle(dialled, "tcpcl", FIRST),
-            Some(UpgradeError::First)
-        ));
-        let told = obstacle(accepted, "quic", LATER)
-            .expect("an obstacle")
-            .to_string();
-        assert!(told.contains("restart the node instead"), "{told}");
+        assert!(matches!(lasting_obstacle(FIRST), Some(UpgradeError::First)));
+        assert!(lasting_obstacle(LATER).is_none());
     }
 }

@@ -38,6 +38,9 @@ pub struct Hello {
     pub proxies: Switch,
     /// What interception does not take in, if it is configured.
     pub interception: Option<(Switch, Families)>,
+    /// The key of its listeners over QUIC.
+    #[serde(default)]
+    pub quic_key: Option<[u8; 32]>,
     /// The names of its sockets, in their order.
     pub sockets: Vec<String>,
     /// Whether the next process may set sessions up beforehand.

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use underpass_pki::Authority;
 
-use crate::echo::{connect, echo, exchange};
+use crate::echo::{connect, echo, exchange, exchange_long};
 use crate::node::{HUB, Node, free_port};
 
 const CLASSES: usize = 4;
@@ -18,7 +18,7 @@ fn quic_port() -> u16 {
 }
 
 #[test]
-fn a_stream_goes_on_where_this_node_dials_and_a_node_that_listens_says_what_to_do() {
+fn a_stream_goes_on_where_the_node_dials_and_where_it_listens() {
     let pki = tempfile::tempdir().unwrap();
     let now = SystemTime::now();
     let mut authority = Authority::init(pki.path(), "test", 30, now).unwrap();
@@ -28,7 +28,7 @@ fn a_stream_goes_on_where_this_node_dials_and_a_node_that_listens_says_what_to_d
     };
     let (port, socks) = (quic_port(), free_port());
     let hub = HUB.replace("plain = true", &tls(1));
-    let hub = Node::start(
+    let mut hub = Node::start(
         &format!(
             "{hub}[[listener]]\nname = \"sat\"\nconvergence_layer = \"quic\"\n\
              listen = \"127.0.0.1:{port}\"\n\
@@ -80,8 +80,20 @@ fn a_stream_goes_on_where_this_node_dials_and_a_node_that_listens_says_what_to_d
     let met: Vec<&str> = met.collect();
     assert_eq!(met.len(), 3, "{log}");
     assert!(met.iter().all(|line| line.contains("missing=0")), "{log}");
+    // Where it listens, sessions end before the next process refuses the state, or has it.
+    hub.reconfigure("number = 1\n", "number = 1\nshards = 7\n");
     let answer = hub.ask("POST", "/v1/upgrade", "");
     assert_eq!(answer.status, 409, "{}", answer.body);
-    let told = answer.body.contains("restart the node instead");
-    assert!(told, "{}", answer.body);
+    assert!(answer.body.contains("shards"), "{}", answer.body);
+    exchange(&mut socket, 5);
+    hub.reconfigure("shards = 7\n", "");
+    for round in [6, 7] {
+        let before = hub.id();
+        let transit = exchange_long(&socket, round);
+        hub.upgrade();
+        assert_ne!(hub.id(), before);
+        let whole = transit.join().is_ok();
+        assert!(whole, "round {round}: {}", hub.log());
+    }
+    exchange(&mut socket, 8);
 }

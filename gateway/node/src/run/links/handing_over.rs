@@ -7,7 +7,7 @@ use super::{Links, bare_sessions};
 use crate::run::carriers::PathDialer;
 
 impl Links {
-    /// While held, neither dials nor accepts; sessions that are up continue.
+    /// While held, neither dials nor accepts, except over QUIC; sessions that are up continue.
     pub fn hold(&self, held: bool) {
         for dialer in self.dialers().values() {
             dialer.hold(held);
@@ -17,9 +17,18 @@ impl Links {
         }
     }
 
+    /// Whether this process has what comes to the ports of listeners over QUIC. No two processes
+    /// can read there at once, so sessions there end when another one begins.
+    pub fn read(&self, reads: bool) {
+        for (_, listener) in &*self.listeners() {
+            listener.read(reads);
+        }
+    }
+
     /// This process has the node now: begins what it could not begin before.
     pub fn begin(&self) {
         self.is_early.store(false, Ordering::Relaxed);
+        self.read(true);
         for dialer in self.dialers().values() {
             if let PathDialer::Bare(_) = dialer {
                 dialer.hold(false);
