@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.e2e.conftest import NEAR, StartPair, whole
+from tests.e2e.conftest import NEAR, StartPair, amid, whole
 from tests.testbed import addresses, bare_paths
 from tests.testbed.bare_paths import BareLayer
 from tests.testbed.client.transfer import download, upload
@@ -99,3 +99,17 @@ def test_a_blockage_amid_a_transfer_over_ltp_costs_its_time_and_no_byte(
     pair = start_pair(options=_options("ltp"))
     pair.testbed.satlink.block(pair.testbed.terminal.name, for_s=2.0)
     whole(download(pair.client, addresses.ORIGIN, _SIZE, route=pair.socks5()))
+
+
+@pytest.mark.parametrize("layer", _LAYERS)
+def test_upgrades_of_both_ends_amid_a_transfer_cost_no_byte(
+    start_pair: StartPair, layer: BareLayer
+) -> None:
+    pair = start_pair(options=_options(layer))
+    for node in (pair.hub, pair.terminal):
+        before = node.process.pid
+        with amid(pair, download, 8_000_000, after_s=0.6) as running:
+            node.upgrade()
+            done = running.result(60)
+        assert node.process.pid != before
+        whole(done)

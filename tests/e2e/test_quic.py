@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import StartPair, amid, whole
 from tests.testbed import addresses
 from tests.testbed.client.transfer import Transfer, download, upload
-from tests.testbed.node import ApiError, Node, Options
+from tests.testbed.node import Node, Options
 from tests.testbed.profile import Link, symmetric
 
 pytestmark = pytest.mark.node
@@ -46,17 +46,17 @@ def test_a_blockage_amid_a_transfer_costs_its_time_and_no_byte(
     assert _BLOCKED_S < whole(done) < _BLOCKED_S + 30.0
 
 
-def test_a_node_that_accepts_quic_refuses_an_upgrade_in_place_and_one_that_dials_goes_on(
-    start_pair: StartPair,
-) -> None:
+def test_upgrades_of_both_ends_amid_a_transfer_cost_no_byte(start_pair: StartPair) -> None:
+    """The hub accepts its sessions, and the terminal dials them."""
     pair = start_pair(options=_QUIC)
-    with pytest.raises(ApiError, match="quic"):
-        pair.hub.upgrade()
-    before = pair.terminal.process.pid
-    pair.terminal.upgrade()
-    assert pair.terminal.process.pid != before
-    pair.terminal.process.wait_until(partial(pair.terminal.carries, 1))
-    assert download(pair.client, addresses.ORIGIN, 300_000, route=pair.socks5()).complete
+    for node in (pair.hub, pair.terminal):
+        before = node.process.pid
+        with amid(pair, download, _SIZE, after_s=0.6) as running:
+            node.upgrade()
+            done = running.result(60)
+        assert node.process.pid != before
+        whole(done)
+        node.process.wait_until(partial(node.carries, 1))
 
 
 def test_sessions_come_again_when_the_hub_was_killed(start_pair: StartPair) -> None:
