@@ -40,7 +40,7 @@ pub(super) fn dial(
     Ok(Dialer::spawn(dialer, node))
 }
 
-/// Listens; reads what comes only if the previous process has ended its part.
+/// Listens; reads what comes unless the previous process still has the node.
 pub(super) fn listen(
     sessions: &Sessions,
     config: &Config,
