@@ -80,6 +80,29 @@ fn what_was_changed_in_a_fragment_is_not_delivered_and_is_forgotten() {
     assert_eq!(receiver.delivered()[0].payload, PAYLOAD);
 }
 
+/// Only the first fragment has what proves its primary block.
+#[test]
+fn what_another_fragment_says_of_its_bundle_does_not_count() {
+    for rule in [authenticated(), encrypted(), only_encrypted()] {
+        let (mut sender, mut receiver) = neighbours(rule);
+        let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
+        let fragments = cut(&raw, &[0, 10]);
+        let last = &fragments[1];
+        let said = decode(last, &DecodeLimits::default(), &CodePoints::default()).unwrap();
+        let mut primary = said.primary.clone();
+        // An administrative record, whose time is over sooner.
+        primary.bundle_control_flags |= 0x02;
+        primary.lifetime /= 2;
+        let lie = encode_primary(&primary, CrcKind::Crc32c);
+        let lying = replaced(last, &said.primary_raw, &lie);
+        assert_eq!(receiver.takes(SENDER, &fragments[0]), Ok(()));
+        assert_eq!(receiver.takes(SENDER, &lying), Ok(()));
+        let delivered = receiver.delivered();
+        assert_eq!(delivered[0].payload, PAYLOAD);
+        assert!(delivered[0].left > primary.lifetime);
+    }
+}
+
 #[test]
 fn what_was_never_secured_is_missed_once_it_is_whole() {
     let (_, mut receiver) = neighbours(authenticated());

@@ -321,7 +321,7 @@ impl Agent {
             return Err(Reject::NoResources);
         }
         let secures = self.secures(&arrival);
-        let proof = (secures && offset == 0).then(|| Proof::of(&arrival.bundle));
+        let proof = (secures && offset == 0).then(|| Proof::of(&arrival));
         let payload = own_payload(&arrival);
         let bytes = counted_bytes(&arrival.bundle);
         if !self.reassembly.has_room(arrival.from, service, bytes) {
@@ -371,21 +371,23 @@ impl Agent {
             payload.extend_from_slice(&piece);
         }
         drop(parts.room);
+        let proof = parts.proof.filter(|_| secures);
+        let proves = proof.is_some();
+        if let Some(proof) = proof {
+            proof.put_back(&mut arrival)?;
+        }
         made_whole(&mut arrival);
         arrival.bundle.payload = payload.freeze();
-        let opens = match parts.proof {
-            Some(proof) if secures => {
-                proof.put_back(&mut arrival.bundle)?;
-                true
-            }
+        let opens = match proves {
+            true => true,
             // A rule has come into force since the first fragment came.
-            None if secures => return Err(self.insecure(now, &arrival, Insecure::Missing)),
-            _ if record && !arrival.in_bpdu => {
+            false if secures => return Err(self.insecure(now, &arrival, Insecure::Missing)),
+            false if record && !arrival.in_bpdu => {
                 let head = BpduHead::read(&arrival.bundle.payload);
                 head.map_err(|error| Reject::Malformed(error.into()))?
                     .is_some()
             }
-            _ => false,
+            false => false,
         };
         if opens {
             let whole = Box::new(arrival);
