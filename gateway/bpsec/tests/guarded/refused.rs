@@ -381,6 +381,28 @@ fn no_custody_signal_answers_what_may_be_a_lie() {
     assert_eq!(signal, None);
 }
 
+/// An encrypted record that fails is no malformed one: it cannot be read at all.
+#[test]
+fn a_record_that_cannot_be_decrypted_fails_and_is_not_read() {
+    let both = Rule {
+        source: "*".parse().unwrap(),
+        ..encrypted()
+    };
+    let (mut sender, mut receiver) = neighbours(both);
+    let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
+    receiver.takes(SENDER, &raw).unwrap();
+    receiver.now += std::time::Duration::from_secs(1);
+    receiver.agent.handle_timeout(receiver.now);
+    let signal = receiver.offers(SENDER, underpass_cla::Class::SIGNALLING);
+    let signal = signal.unwrap();
+    let payload = blocks(&signal).pop().unwrap().data;
+    // As plain text this would not even begin as a record does.
+    let changed = replaced(&signal, &payload, &vec![0; payload.len()]);
+    let failed = Err(Reject::Insecure(Insecure::Failed));
+    assert_eq!(sender.takes(RECEIVER, &changed), failed);
+    sender.takes(RECEIVER, &signal).unwrap();
+}
+
 /// RFC 9172 §7.1.
 #[test]
 fn reports_that_are_asked_for_tell_of_the_reception_and_name_the_reason() {

@@ -101,13 +101,14 @@ pub struct Opened {
 }
 
 impl Decoder {
-    /// Decodes a whole bundle.
+    /// Decodes a whole bundle. The payload of one that is refused is not looked at: it may be
+    /// encrypted still.
     pub fn decode(&self, raw: &Bytes) -> Decoded {
         let mut decoded = self.decode_one(raw);
-        let inside = match &decoded.outcome {
-            Ok(bundle) if bundle.holds_record() && self.is_here(&bundle.primary.destination) => {
-                self.open(&bundle.payload)
-            }
+        let opens =
+            |bundle: &Bundle| bundle.holds_record() && self.is_here(&bundle.primary.destination);
+        let inside = match (&decoded.outcome, decoded.secured) {
+            (Ok(bundle), Ok(())) if opens(bundle) => self.open(&bundle.payload),
             _ => return decoded,
         };
         match inside {
