@@ -81,16 +81,20 @@ impl FromStr for Pattern {
         if text == "*" {
             return Ok(Pattern::Any);
         }
-        if text.starts_with("dtn://") {
+        if let Some(rest) = text.strip_prefix("dtn://") {
             let cut = text.strip_suffix('*');
-            let name = cut.unwrap_or(text);
-            return match name.contains('*') {
-                true => Err(PatternError),
-                false => Ok(Pattern::Dtn {
-                    name: name.to_owned(),
-                    prefix: cut.is_some(),
-                }),
-            };
+            let mut name = cut.unwrap_or(text).to_owned();
+            if name.contains('*') {
+                return Err(PatternError);
+            }
+            // A node's own endpoint ends in a slash, also where a bundle names it without.
+            if cut.is_none() && !rest.contains('/') {
+                name.push('/');
+            }
+            return Ok(Pattern::Dtn {
+                name,
+                prefix: cut.is_some(),
+            });
         }
         let numbers = text
             .strip_prefix("ipn:")
@@ -242,6 +246,14 @@ mod tests {
                 "dtn://node/in",
                 vec![dtn.clone()],
                 vec![Eid::with_dtn("//node/inn").unwrap()],
+            ),
+            (
+                "dtn://node",
+                vec![
+                    Eid::with_dtn("//node/").unwrap(),
+                    Eid::with_dtn("//node").unwrap(),
+                ],
+                vec![dtn.clone(), Eid::with_dtn("//node-2/").unwrap()],
             ),
         ] {
             let parsed: Pattern = pattern.parse().unwrap();
