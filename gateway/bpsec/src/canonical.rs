@@ -9,7 +9,6 @@ const NEGATIVE: u8 = 1;
 
 /// A primary block in deterministic encoding (RFC 8949 §4.2): heads in their shortest
 /// form, arrays of definite length. Its values do not change: an EID keeps its form.
-/// its form.
 ///
 /// # Errors
 /// When it is not a single item of integers, strings and arrays.
