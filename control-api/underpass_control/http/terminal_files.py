@@ -160,7 +160,6 @@ class TerminalFiles:
         try:
             with self._read.one():
                 lines = await _read(call, flaws)
-                _refuse(flaws)
                 return await self._put(call, lines, flaws)
         except IntegrityError as error:
             detail = "somebody else has changed beams or terminals meanwhile: look again"
@@ -169,7 +168,8 @@ class TerminalFiles:
     async def _put(self, call: Call, lines: list[Line], flaws: Flaws) -> FileTaken:
         async with self._changes.transaction() as (connection, publish):
             nodes = [one.node for one in lines]
-            known = await fleet.read_fleet(connection, nodes, lock=True)
+            # A file that is refused in any case makes nobody wait.
+            known = await fleet.read_fleet(connection, nodes, lock=not flaws.count)
             _check_basis(call, known)
             outcome = await asyncio.to_thread(outcome_of, lines, known, flaws)
             _refuse(flaws)
@@ -203,7 +203,8 @@ def _refuse(flaws: Flaws) -> None:
         errors: list[dict[str, object]] = [
             {"pointer": f"line {one.line}", "detail": one.reason} for one in _ordered(flaws)
         ]
-        detail = f"{flaws.count} lines are wrong: nothing has been changed"
+        wrong = "1 line is" if flaws.count == 1 else f"{flaws.count} lines are"
+        detail = f"{wrong} wrong: nothing has been changed"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
 
 
