@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from underpass_control.fleet.text import Flaws, Line
 from underpass_control.http.models import MOST_NODE, TagsBody, TerminalBody
+from underpass_control.validation import faults
 
 _DEFAULTS = {
     name: one.default
@@ -104,8 +105,8 @@ def _wrong(node: int, after: Mapping[str, Any], fleet: Fleet) -> str | None:
         TagsBody(tags=after["tags"])
         TerminalBody.model_validate({k: v for k, v in after.items() if k != "tags"}, strict=True)
     except ValidationError as error:
-        one = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"{one['loc'][0]}: {one['msg']}"
+        (one,) = faults(error, 1)
+        return f"{one.place[0]}: {one.reason}"
     for link in ("forward", "return"):
         most = after[f"{link}_maximum_bps"]
         if most is not None and most < after[f"{link}_minimum_bps"]:

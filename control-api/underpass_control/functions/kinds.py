@@ -10,9 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from underpass_control.validation import worded
+
 _MOST_LISTED = 64
 # Also a label of Kubernetes (RFC 1123), and part of the names of projects, networks and folders.
-NAME = r"^[a-z]([a-z0-9-]{0,29}[a-z0-9])?$"
+NAME = worded(
+    r"^[a-z]([a-z0-9-]{0,29}[a-z0-9])?$",
+    "have 1 to 31 of a-z, 0-9 and -, begin with one of a-z, and not end with -",
+)
 MOST_NODE = 2**32 - 2
 
 FunctionName = Annotated[str, Field(pattern=NAME)]
@@ -28,18 +33,24 @@ class Setting(BaseModel):
 
 
 def _address(text: str) -> str:
-    return str(IPv4Address(text))
+    try:
+        return str(IPv4Address(text))
+    except ValueError as error:
+        raise ValueError("must be an IPv4 address, such as 192.0.2.1") from error
 
 
 def _network(text: str) -> str:
-    return str(IPv4Network(text))
+    try:
+        return str(IPv4Network(text))
+    except ValueError as error:
+        raise ValueError("must be an IPv4 network, such as 192.0.2.0/24") from error
 
 
 def _endpoint(text: str) -> str:
     host, separator, port = text.rpartition(":")
     if not (separator and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise ValueError("an IPv4 address with a port, such as 192.0.2.1:4556")
-    return f"{IPv4Address(host)}:{int(port)}"
+        raise ValueError("must be an IPv4 address with a port, such as 192.0.2.1:4556")
+    return f"{_address(host)}:{int(port)}"
 
 
 Address = Annotated[str, Field(max_length=15), AfterValidator(_address)]

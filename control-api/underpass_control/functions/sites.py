@@ -13,9 +13,14 @@ from underpass_control.functions.addressing import Attachment
 from underpass_control.functions.containers import POOL, Site
 from underpass_control.functions.kinds import Rate
 from underpass_control.functions.slices import NetworkName, SliceName
+from underpass_control.validation import first_fault, worded
 
 # The engine's own networks: on these a container would see the host or other containers.
 _ENGINES_OWN = ("host", "none", "bridge", "default")
+_NAME = worded(
+    r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
+    "have 1 to 64 of A-Z, a-z, 0-9, _, . and -, and begin with a letter",
+)
 
 
 class SiteError(ValueError):
@@ -42,9 +47,7 @@ class AttachmentFile(_Strict):
 
     name: NetworkName
     # The engine sorts networks by name; those of slices begin with a digit and come first.
-    network: Annotated[
-        str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"), AfterValidator(_network)
-    ]
+    network: Annotated[str, Field(pattern=_NAME), AfterValidator(_network)]
     tenants: Annotated[list[str], Field(min_length=1)]
     gateway: IPv4Address | None = None
     tenant_send_bps: Rate | None = None
@@ -103,7 +106,9 @@ def read(path: Path) -> SiteFile:
     """
     try:
         found = SiteFile.model_validate(tomllib.loads(path.read_text()))
-    except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
+    except ValidationError as error:
+        raise SiteError(f"{path}: {first_fault(error)}") from error
+    except (OSError, tomllib.TOMLDecodeError) as error:
         raise SiteError(f"{path}: {error}") from error
     names = [one.name for one in found.attachment]
     if len(set(names)) < len(names):

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from underpass_control.functions.descriptors import Descriptor, settings_model
 from underpass_control.functions.kinds import NAME, Address, FunctionName
+from underpass_control.validation import ID, first_fault, worded
 
 MOST_FUNCTIONS = 16
 MOST_NETWORKS = 7
@@ -20,7 +21,15 @@ MOST_OF_TENANT = 16
 MOST_SLICES = 256
 
 SliceName = Annotated[str, Field(pattern=NAME)]
-NetworkName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,13}[a-z0-9])?$")]
+NetworkName = Annotated[
+    str,
+    Field(
+        pattern=worded(
+            r"^[a-z]([a-z0-9-]{0,13}[a-z0-9])?$",
+            "have 1 to 15 of a-z, 0-9 and -, begin with one of a-z, and not end with -",
+        )
+    ),
+]
 
 
 class SliceError(ValueError):
@@ -79,7 +88,7 @@ class Desired(_Strict):
     """
 
     name: SliceName
-    tenant: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+    tenant: Annotated[str, Field(pattern=ID)]
     number: Annotated[int, Field(ge=0, lt=MOST_SLICES)]
     revision: Annotated[int, Field(ge=1)]
     body: SliceBody
@@ -150,9 +159,7 @@ def _settings(one: FunctionBody, descriptor: Descriptor) -> dict[str, Any]:
     try:
         found = settings_model(descriptor).model_validate(one.settings)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = "/".join(map(str, first["loc"]))
-        raise SliceError(f"{one.name}: settings/{where}: {first['msg']}") from error
+        raise SliceError(f"{one.name}: settings/{first_fault(error)}") from error
     settings = found.model_dump(mode="json")
     if len(found.model_dump_json()) > MOST_SETTINGS_BYTES:
         raise SliceError(f"{one.name}: settings may have {MOST_SETTINGS_BYTES} bytes")

@@ -10,8 +10,18 @@ from underpass_control.access import passwords
 from underpass_control.access.secrets import LONGEST_SECRET
 from underpass_control.access.users import USER_NAME
 from underpass_control.http.models import Instant, Model, Name, NodeNumber, Page, TenantId
+from underpass_control.validation import worded
 
-UserName = Annotated[str, Field(pattern=f"^{USER_NAME.pattern}$")]
+_TARGET = worded(r"^[^\x00-\x1f\x7f]*$", "have no control characters")
+UserName = Annotated[
+    str,
+    Field(
+        pattern=worded(
+            f"^{USER_NAME.pattern}$",
+            "have 1 to 64 of a-z, 0-9, ., _, @, + and -, and begin with one of a-z, 0-9",
+        )
+    ),
+]
 UserRole = Literal["viewer", "operator", "administrator"]
 TokenRole = Literal["viewer", "operator", "administrator", "gateway", "terminal", "agent"]
 # A new password; its length is checked again after normalisation.
@@ -151,7 +161,7 @@ class AuditQuery(Page):
     since: Instant | None = None
     until: Instant | None = None
     actor: Name | None = None
-    target: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] | None = None
+    target: Annotated[str, Field(max_length=200, pattern=_TARGET)] | None = None
 
 
 class AuditEntry(Model):

@@ -15,6 +15,7 @@ from underpass_control.http.models import (
     Page,
     SoftwareVersion,
 )
+from underpass_control.validation import VISIBLE_ASCII
 
 RuleKindName = Literal["unheard", "link-down", "debt", "certificate", "version"]
 MOST_LIMIT_S = 366 * 86_400
@@ -98,7 +99,7 @@ class AlertTargetBody(Model):
     """A webhook, or `mailto:` an address, that is told of all alerts, as it is made."""
 
     name: Name
-    url: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[\x21-\x7e]+$")]
+    url: Annotated[str, Field(min_length=1, max_length=2_000, pattern=VISIBLE_ASCII)]
 
 
 class AlertTarget(AlertTargetBody):

@@ -28,6 +28,7 @@ from underpass_control.storage import scope
 from underpass_control.storage.database import Database
 from underpass_control.tracing import Request as TracedRequest
 from underpass_control.tracing import Traces
+from underpass_control.validation import faults
 
 # An agent may use only its own endpoints.
 AGENTS = frozenset({Role.AGENT})
@@ -40,7 +41,7 @@ REPORTERS = GATEWAYS | {Role.TERMINAL}
 
 # The most errors that one answer names, and that are checked.
 _MOST_ERRORS = 20
-_MOST_FOUND = 20_000
+_MOST_FOUND = 10_000
 # A client that sends its body more slowly than this is refused.
 _BODY_WITHIN_S = 30.0
 _JSON = ("application/json", "application/geo+json")
@@ -274,7 +275,7 @@ def _query(request: web.Request, model: type[BaseModel] | None) -> BaseModel | N
     try:
         return model.model_validate(dict(request.query))
     except ValidationError as error:
-        raise _invalid("the query", HTTPStatus.BAD_REQUEST, error) from error
+        raise _invalid("the query", HTTPStatus.BAD_REQUEST, error, model) from error
 
 
 def _body(text: bytes, model: type[BaseModel], most: Most) -> BaseModel:
@@ -284,7 +285,7 @@ def _body(text: bytes, model: type[BaseModel], most: Most) -> BaseModel:
     try:
         return model.model_validate_json(text, strict=True)
     except ValidationError as error:
-        raise _invalid("the body", HTTPStatus.UNPROCESSABLE_ENTITY, error) from error
+        raise _invalid("the body", HTTPStatus.UNPROCESSABLE_ENTITY, error, model) from error
 
 
 async def _content(request: web.Request, kinds: Sequence[str], most: Most) -> bytes:
@@ -304,16 +305,17 @@ def _check_kind(request: web.Request, kinds: Sequence[str]) -> None:
         raise Problem(kind, f"the body is {request.content_type}, not {kinds[0]}")
 
 
-def _invalid(what: str, status: HTTPStatus, error: ValidationError) -> Problem:
+def _invalid(
+    what: str, status: HTTPStatus, error: ValidationError, model: type[BaseModel]
+) -> Problem:
     if error.error_count() > _MOST_FOUND:
         # To describe them takes longer than to find them.
         return Problem(status, f"{what} is not as it should be, in {error.error_count()} places")
-    found = error.errors(include_url=False, include_context=False, include_input=False)
+    found = faults(error, _MOST_ERRORS, model)
     errors: list[dict[str, object]] = [
-        {"pointer": "/" + "/".join(map(str, one["loc"])), "detail": one["msg"]}
-        for one in found[:_MOST_ERRORS]
+        {"pointer": "/" + "/".join(map(str, one.place)), "detail": one.reason} for one in found
     ]
-    if found[0]["type"] == "json_invalid":
+    if found[0].kind == "json_invalid":
         status = HTTPStatus.BAD_REQUEST
     return Problem(status, f"{what} is not as it should be", errors=errors)
 

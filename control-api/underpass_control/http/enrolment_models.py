@@ -9,12 +9,17 @@ from pydantic import Field
 from underpass_control.enrolment.configuration import LONGEST_CONFIGURATION
 from underpass_control.enrolment.tokens import LONGEST_TOKEN
 from underpass_control.http.models import Instant, Model, NodeNumber, Page
+from underpass_control.validation import worded
 
-EnrolmentToken = Annotated[str, Field(pattern=rf"^upe_[A-Za-z0-9_-]{{1,{LONGEST_TOKEN - 4}}}$")]
-# PEM (PKCS #10).
-CertificateRequest = Annotated[
-    str, Field(min_length=1, max_length=8_192, pattern=r"^[\x20-\x7e\r\n]+$")
-]
+_TOKEN = worded(rf"^upe_[A-Za-z0-9_-]{{1,{LONGEST_TOKEN - 4}}}$", "be an enrolment token, upe_...")
+_PEM = worded(r"^[\x20-\x7e\r\n]+$", "be a certificate request in PEM")
+_TEXT = worded(
+    r"^[^\x00-\x08\x0b-\x1f\x7f]+$", "have no control characters except tabs and line feeds"
+)
+
+EnrolmentToken = Annotated[str, Field(pattern=_TOKEN)]
+# PKCS #10.
+CertificateRequest = Annotated[str, Field(min_length=1, max_length=8_192, pattern=_PEM)]
 
 
 class EnrolmentBody(Model):
@@ -23,10 +28,7 @@ class EnrolmentBody(Model):
     node: NodeNumber
     # TOML, with `tls.pki_dir` in `node.state_dir`.
     configuration: Annotated[
-        str,
-        Field(
-            min_length=1, max_length=LONGEST_CONFIGURATION, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]+$"
-        ),
+        str, Field(min_length=1, max_length=LONGEST_CONFIGURATION, pattern=_TEXT)
     ]
     expires: Instant
 

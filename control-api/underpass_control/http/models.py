@@ -16,6 +16,7 @@ from underpass_control.instants import rfc3339
 from underpass_control.opensand.ncc import ncc_address
 from underpass_control.opensand.request import MOST_ST_ID
 from underpass_control.storage.tags import LONGEST_TAG, MOST_TAGS
+from underpass_control.validation import ID, ONE_LINE, VISIBLE_ASCII, worded
 
 # JSON numbers are exact up to here.
 MOST_BPS = 1_000_000_000_000
@@ -26,21 +27,25 @@ _FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 Rate = Annotated[int, Field(ge=0, le=MOST_BPS)]
 NodeNumber = Annotated[int, Field(ge=1, le=MOST_NODE)]
-# Without control characters: PostgreSQL stores no NUL, and the others have no use.
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-BeamId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-# Begins and ends with a visible character.
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=ONE_LINE)]
+BeamId = Annotated[str, Field(pattern=ID)]
 Tag = Annotated[
     str,
     Field(
         max_length=LONGEST_TAG,
-        pattern=r"^[^\s;,\x00-\x1f\x7f]([^;,\x00-\x1f\x7f]*[^\s;,\x00-\x1f\x7f])?$",
+        pattern=worded(
+            r"^[^\s;,\x00-\x1f\x7f]([^;,\x00-\x1f\x7f]*[^\s;,\x00-\x1f\x7f])?$",
+            "have no ; and no , and begin and end with a visible character",
+        ),
     ),
 ]
 # Visible ASCII, since it is a version and compared without changes.
-SoftwareVersion = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
-SatelliteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")]
-TenantId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+SoftwareVersion = Annotated[str, Field(min_length=1, max_length=64, pattern=VISIBLE_ASCII)]
+SatelliteName = Annotated[
+    str,
+    Field(pattern=worded(r"^[A-Za-z0-9._-]{1,32}$", "have 1 to 32 of A-Z, a-z, 0-9, ., _ and -")),
+]
+TenantId = Annotated[str, Field(pattern=ID)]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
 Speed = Annotated[float, Field(ge=0, le=400, allow_inf_nan=False)]
@@ -66,7 +71,12 @@ def _ncc(url: str) -> str:
 
 Ncc = Annotated[
     str,
-    Field(max_length=200, pattern=r"^opensand://[A-Za-z0-9._:\[\]-]+$"),
+    Field(
+        max_length=200,
+        pattern=worded(
+            r"^opensand://[A-Za-z0-9._:\[\]-]+$", "be opensand://HOST or opensand://HOST:PORT"
+        ),
+    ),
     AfterValidator(_ncc),
 ]
 
@@ -457,9 +467,7 @@ class AnnouncementBody(Model):
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
     # Without it, now.
     announced: Instant | None = None
-    obstruction: (
-        Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")] | None
-    ) = None
+    obstruction: Annotated[str, Field(min_length=1, max_length=128, pattern=ONE_LINE)] | None = None
 
 
 class Announcement(AnnouncementBody):

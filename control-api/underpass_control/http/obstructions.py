@@ -28,7 +28,6 @@ from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
 _MOST_AT_ONCE = 10_000
-_SIDES = 4
 # The most obstructions, of those set at once, that the log of changes names.
 _MOST_NAMED = 100
 # Learned places stored in one transaction: each is compared with those around it.
@@ -234,10 +233,11 @@ def _content(page: ObstructionPage) -> tuple[bytes, str]:
 
 
 def _box(text: str) -> Box:
-    sides = [float(side) for side in text.split(",")]
-    if len(sides) != _SIDES:
-        raise ValueError("a bbox has four numbers: west,south,east,north")
-    box = Box(*sides)
+    try:
+        west, south, east, north = map(float, text.split(","))
+    except ValueError as error:
+        raise ValueError("must be four numbers: west,south,east,north") from error
+    box = Box(west, south, east, north)
     if not (-180 <= box.west <= box.east <= 180 and -90 <= box.south <= box.north <= 90):
         raise ValueError("the bbox is not on the map, or its sides are not in order")
     return box

@@ -13,10 +13,12 @@ from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from underpass_control.http.models import Model, NodeNumber
 from underpass_control.storage.settings import MOST_ENTRIES, MOST_TERMINALS
+from underpass_control.validation import ONE_LINE, worded
 
 _MOST_NAMES = 16
+_INTERFACE = worded(r"^[A-Za-z0-9_.-]{1,15}$", "have 1 to 15 of A-Z, a-z, 0-9, _, . and -")
 
-Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=128, pattern=ONE_LINE)]
 Part = Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)]
 LinkRate = Annotated[int, Field(ge=8_000, le=100_000_000_000)]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
@@ -26,16 +28,19 @@ Pause = Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)]
 def _remote(text: str) -> str:
     host, separator, port = text.rpartition(":")
     if not separator or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise ValueError("an address with a port, such as 192.0.2.1:4556 or [2001:db8::1]:4556")
+        raise ValueError("must be an address with a port, as 192.0.2.1:4556 or [2001:db8::1]:4556")
     bracketed = host.startswith("[") and host.endswith("]")
-    address = ipaddress.ip_address(host[1:-1] if bracketed else host)
+    address = ipaddress.ip_address(_address(host[1:-1] if bracketed else host))
     if bracketed != (address.version == 6):
         raise ValueError("an IPv6 address has brackets before its port, an IPv4 address none")
     return text
 
 
 def _address(text: str) -> str:
-    ipaddress.ip_address(text)
+    try:
+        ipaddress.ip_address(text)
+    except ValueError as error:
+        raise ValueError("must have an IPv4 or IPv6 address, such as 192.0.2.1") from error
     return text
 
 
@@ -112,7 +117,7 @@ class PathSettings(_Hop):
     remote: Remote | None = None
     convergence_layer: Literal["tcpcl", "quic"] | None = None
     local: Address | None = None
-    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] | None = None
+    interface: Annotated[str, Field(pattern=_INTERFACE)] | None = None
 
     @model_validator(mode="after")
     def _is_whole(self) -> PathSettings:

@@ -38,6 +38,7 @@ from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
 from underpass_control.storage import scope, slices
 from underpass_control.storage.database import Database
+from underpass_control.validation import first_fault
 
 _NAME: TypeAdapter[str] = TypeAdapter(SliceName)
 # Changes a function of a slice's body.
@@ -275,10 +276,7 @@ def _checked(body: dict[str, Any]) -> dict[str, Any]:
     try:
         return checked(SliceBody.model_validate(body), installed()).model_dump(mode="json")
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = "/".join(map(str, first["loc"]))
-        detail = f"{where}: {first['msg']}"
-        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, first_fault(error)) from error
     except SliceError as error:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
 

@@ -23,6 +23,7 @@ from underpass_control.storage import fleet
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 from underpass_control.taking_turns import Turns
+from underpass_control.validation import worded
 
 # A file may have more lines than changes: each change is an event to all followers.
 _MOST_CHANGES = 10_000
@@ -30,12 +31,13 @@ _MOST_SHOWN = 100
 # A large one costs seconds of the processor.
 _AT_ONCE = 2
 _MEDIA_TYPE = "text/csv"
+_BASIS = worded(r"^[0-9a-f]{64}$", "be the basis of a preview, as that has given it")
 
 
 class FileQuery(models.Model):
     """What a preview was based on: if that has changed since, nothing is done."""
 
-    basis: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    basis: Annotated[str, Field(pattern=_BASIS)] | None = None
 
 
 class LineFlaw(models.Model):

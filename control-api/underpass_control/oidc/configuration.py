@@ -12,11 +12,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from yarl import URL
 
 from underpass_control.roles import Role
+from underpass_control.validation import ONE_LINE, first_fault, worded
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _LONGEST_SECRET = 4096
+_SCOPE = worded(
+    r"^[!#-\[\]-~]{1,100}$", "have 1 to 100 visible ASCII characters, and neither quotes nor \\"
+)
 
-Text = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, Field(min_length=1, max_length=255, pattern=ONE_LINE)]
 
 
 class ConfigurationError(ValueError):
@@ -77,7 +81,7 @@ class ProviderFile(BaseModel):
     client_secret_file: Path | None = None
     # The provider's name on the console's button.
     label: Annotated[Text, Field(max_length=60)]
-    scopes: list[Annotated[str, Field(pattern=r"^[!#-\[\]-~]{1,100}$")]] = ["profile"]
+    scopes: list[Annotated[str, Field(pattern=_SCOPE)]] = ["profile"]
     name_claim: Text = "preferred_username"
     # After this time, the provider is asked again for a user's identity and claims.
     session_hours: Annotated[float, Field(gt=0, le=8760)] = 12
@@ -118,9 +122,7 @@ def read_configuration(path: Path, public: str) -> Configuration:
         file = ProviderFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
         return Configuration(file, _secret(path, file), public_url(public))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
+        raise ConfigurationError(f"{path}: {first_fault(error)}") from error
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
 

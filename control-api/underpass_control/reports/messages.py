@@ -23,6 +23,7 @@ from pydantic_core import CoreSchema
 
 from underpass_control.http import models
 from underpass_control.instants import milliseconds
+from underpass_control.validation import ONE_LINE, faults
 
 MOST_REPORTS = 1_000
 # Links in one status: the terminals of one gateway.
@@ -40,7 +41,7 @@ Moment = Annotated[
 ]
 Offset = Annotated[int, Field(ge=-_MOST_MS, le=_MOST_MS)]
 # Without control characters: PostgreSQL stores no NUL, and nobody wants the others.
-Text = Annotated[str, Field(min_length=1, max_length=_MOST_TEXT, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, Field(min_length=1, max_length=_MOST_TEXT, pattern=ONE_LINE)]
 Direction = Literal["forward", "return"]
 
 
@@ -74,7 +75,7 @@ class MeasuredReport(Message):
 class ClassFigures(Message):
     """What streams of one class ask of a link."""
 
-    name: Annotated[str, Field(min_length=1, max_length=32, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    name: Annotated[str, Field(min_length=1, max_length=32, pattern=ONE_LINE)]
     streams: Count | None = None
     backlogged_bytes: Count
 
@@ -197,7 +198,7 @@ class SettingsReport(Report):
     applied: bool
     # Nodes of earlier versions have no trial, and do not say it.
     state: Literal["trial", "confirmed", "rolled-back", "refused"] | None = None
-    reason: Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = None
+    reason: Annotated[str, Field(max_length=1_000, pattern=ONE_LINE)] | None = None
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> SettingsReport:
@@ -262,6 +263,6 @@ def entry(document: object) -> ReportEntry:
     try:
         return _ENTRY.validate_python(document)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = "/".join(str(part)[:_MOST_TEXT] for part in first["loc"])
-        raise EntryError(f"{place or 'the entry'}: {first['msg']}"[:300]) from error
+        (one,) = faults(error, 1)
+        place = "/".join(str(part)[:_MOST_TEXT] for part in one.place)
+        raise EntryError(f"{place or 'the entry'}: {one.reason}"[:300]) from error

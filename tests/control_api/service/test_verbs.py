@@ -94,6 +94,13 @@ def test_brackets_and_colons_in_a_name_are_shown_as_they_are(shell: Shell) -> No
     assert name in shell("beam", "set", "ku-1", "--name", name)
 
 
+def test_what_a_service_refuses_is_said_member_by_member(shell: Shell) -> None:
+    said = shell("beam", "set", "ku-1", "--fair-share", "x", "--satellite", "a b", status=1)
+    assert "/fair_share: must be 'symbols' or 'bits'" in said
+    assert "/satellite: must have 1 to 32 of A-Z, a-z, 0-9, ., _ and -" in said
+    assert "{" not in said
+
+
 def test_a_rollout_is_made_shown_paused_resumed_and_aborted(shell: Shell, tmp_path: Path) -> None:
     change = tmp_path / "change.json"
     change.write_text('{"classes": [{"name": "bulk", "weight": 5}]}')
