@@ -97,7 +97,7 @@ def _after(line: Line, before: Mapping[str, Any] | None) -> dict[str, Any]:
 def _wrong(node: int, after: Mapping[str, Any], fleet: Fleet) -> str | None:
     """Return what is wrong with a terminal after its change; None if nothing is."""
     if not 1 <= node <= MOST_NODE:
-        return f"{node} is no ipn node number"
+        return f"node: {node} is no ipn node number, which is 1 to {MOST_NODE}"
     for name in ("beam", "name"):
         if after.get(name) is None:
             return f"{name} is empty"

@@ -18,6 +18,8 @@ MOST_LINES = 100_000
 # The most flaws that are named; the others are counted.
 MOST_FLAWS = 100
 _MOST_DIGITS = 15
+# Bounds are the columns' own, checked with the terminal as a whole.
+_WHOLE = re.compile(r"-?[0-9]+")
 _TEXTS = frozenset({"beam", "name", "tenant"})
 _TAG_SEPARATOR = ";"
 # Text that a spreadsheet would take for a formula gets an apostrophe in front, which reading
@@ -165,8 +167,10 @@ def _number(cell: str) -> int | None:
     text = cell.strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+    if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is no whole number")
+    if len(text.lstrip("-")) > _MOST_DIGITS:
+        raise ValueError(f"{text[:40]!r} has more than {_MOST_DIGITS} digits")
     return int(text)
 
 

@@ -127,7 +127,9 @@ def test_one_bad_line_leaves_all_as_it_was_and_each_is_told(api: Api) -> None:
     ("header", "line", "reason"),
     [
         ("node,tenant", f"{FIRST},nowhere", "there is no tenant nowhere"),
-        ("node,weight", f"{FIRST},0", "weight"),
+        ("node,weight", f"{FIRST},0", "weight: must be at least 1"),
+        ("node,return_minimum_bps", f"{FIRST},-5", "return_minimum_bps: must be at least 0"),
+        ("node,name", "-5,x", "node: -5 is no ipn node number, which is 1 to 4294967294"),
         ("node,forward_minimum_bps,forward_maximum_bps", f"{FIRST},9,8", "below"),
         ("node,gateway", f"{FIRST},99999999999", "gateway"),
         ("node,tags", f"{FIRST},{'x' * 33}", "tags"),
