@@ -105,7 +105,10 @@ class Intervention(_Settable):
 
 
 class InterventionQuery(Page):
-    """Which interventions: in order of their numbers; those that have ended only if asked for."""
+    """Which interventions: in order of their numbers.
+
+    Those that have ended, or have been released, only if asked for.
+    """
 
     beam: BeamId | None = None
     terminal: NodeNumber | None = None

@@ -92,11 +92,12 @@ class Interventions:
             Endpoint(
                 "DELETE",
                 one,
-                "Release an intervention, if it is as `If-Match` says",
+                "Release an intervention, if it is as `If-Match` says: it ends now, or if it has "
+                "not begun is deleted",
                 self._release,
                 OPERATORS,
                 headers=["If-Match"],
-                problems=[conditional],
+                problems=[conflict, conditional],
             ),
         ]
 
@@ -160,12 +161,25 @@ class Interventions:
 
     async def _release(self, call: Call) -> Answer:
         number = call.path_number("intervention")
+        now_ms = self._database.clock.now_ms()
         async with self._changes.transaction() as (connection, publish):
             before = await _known(connection, number)
             _check_shown(call, before)
-            if not await interventions.remove(connection, number, before.revision):
+            if before.until_ms <= now_ms:
+                until = rfc3339(moment_of(before.until_ms))
+                raise Problem(HTTPStatus.CONFLICT, f"it has ended already, at {until}")
+            if before.from_ms > now_ms:
+                done = await interventions.remove(connection, number, before.revision)
+            else:
+                # Never before it begins: it may have begun in this very millisecond.
+                ended = {"until_ms": max(now_ms, before.from_ms + 1)}
+                done = await interventions.change(
+                    connection, number, before.revision, _set(ended, call, now_ms)
+                )
+            if not done:
                 raise _changed_meanwhile(await _known(connection, number))
-            await self._tell(connection, publish, call, "delete", before, None)
+            after = await interventions.get(connection, number)
+            await self._tell(connection, publish, call, "delete", before, after)
         return Answer(None, HTTPStatus.NO_CONTENT)
 
     async def _tell(
@@ -323,7 +337,7 @@ def _check_changeable(row: Row[Any], given: dict[str, Any], now_ms: int) -> None
 async def _known(connection: AsyncConnection, number: int) -> Row[Any]:
     row = await interventions.get(connection, number)
     if row is None:
-        detail = f"there is no intervention {number}: it may have been released"
+        detail = f"there is no intervention {number}: it may have been released before it began"
         raise Problem(HTTPStatus.NOT_FOUND, detail)
     return row
 

@@ -183,10 +183,12 @@ async def predicted(connection: AsyncConnection, blockage: int) -> Row[Any] | No
 
 async def withdrawal_moved(connection: AsyncConnection, moved: Mapping[int, Span]) -> None:
     """Store the times of withdrawn blockages, as they are predicted now."""
+    # One that has been released ends before its passage is over, and stays so.
+    lasts = Table.until_ms >= Table.exit_ms + OBSERVED_MS
     for number, span in moved.items():
         times = {"entry_ms": round(span.entry_ms), "exit_ms": round(span.exit_ms)}
         until_ms = withdrawn_until_ms(times["exit_ms"])
-        changed = update(Table).where(Table.id == number)
+        changed = update(Table).where(Table.id == number, lasts)
         await connection.execute(
             changed.values({**times, "until_ms": until_ms, "obstruction": span.obstruction_id})
         )

@@ -13,6 +13,7 @@ from underpass_control.pruning import prune
 from underpass_control.roles import Role
 from underpass_control.storage import interventions
 
+from dama.prediction import Span
 from tests.control_api.service.api import FIRST, SECOND, Api, Reply, now_ms, served
 from tests.control_api.service.test_expectations import expected, keep, kept
 from tests.control_api.service.test_plans import planned
@@ -93,6 +94,58 @@ def test_a_terminals_rate_is_what_an_operator_sets_until_it_is_released(api: Api
     assert release(api, one).status == 204
     plan_that(api, lambda plan: rates(plan) == {FIRST: 4_000_000, SECOND: 4_000_000})
     assert api.get(PATH).json["interventions"] == []
+
+
+def test_a_released_one_is_listed_as_ended_when_it_was_released(api: Api) -> None:
+    one = add(api, "rate", terminal=FIRST, forward_bps=1_000_000)
+    tag = {"If-Match": '"1"'}
+    path = f"{PATH}/{one['id']}"
+    assert api.call("DELETE", path, caller="administrator", headers=tag).status == 204
+    assert api.get(PATH).json["interventions"] == []
+    (ended,) = api.get(f"{PATH}?ended=true").json["interventions"]
+    assert ended == api.get(path).json
+    assert (ended["state"], ended["revision"]) == ("ended", 2)
+    assert (ended["set_by"], ended["forward_bps"]) == ("the tests' administrator", 1_000_000)
+    assert milliseconds_of(ended["until"]) < milliseconds_of(one["until"])
+    again = release(api, ended)
+    assert (again.status, "has ended already" in again.problem) == (409, True)
+    # It is out of the way of another, and not counted with those ahead.
+    assert add(api, "rate", terminal=FIRST, forward_bps=2_000_000)["id"] != one["id"]
+    (entry,) = api.get(f"/v1/audit?target={path}&limit=1", caller="administrator").json["entries"]
+    assert (entry["action"], entry["after"]["until"]) == ("delete", ended["until"])
+
+
+def test_one_that_is_released_before_it_begins_was_never_in_force(api: Api) -> None:
+    one = add(api, "freeze", beam="ku-1", **{"from": at(300_000)})
+    assert release(api, one).status == 204
+    assert api.get(f"{PATH}?ended=true").json["interventions"] == []
+    assert "before it began" in api.get(f"{PATH}/{one['id']}").problem
+
+
+def test_a_released_withdrawal_does_not_follow_its_blockage_any_more(api: Api) -> None:
+    planned(api)
+    # Only this test sets the expected blockages.
+    api.run(api.service.controllers.close())
+    entry_ms = now_ms() + 600_000
+    keep(api, now_ms(), expected(entry_ms))
+    (row,) = kept(api)
+    one = add(api, "withdrawal", blockage=row.id)
+
+    async def moves(to_ms: int) -> None:
+        span = Span(row.obstruction, to_ms, to_ms + 30_000)
+        async with api.database.transaction() as connection:
+            await interventions.withdrawal_moved(connection, {one["id"]: span})
+
+    path = f"{PATH}/{one['id']}"
+    api.run(moves(entry_ms + 60_000))
+    moved = api.get(path).json
+    assert milliseconds_of(moved["entry"]) == entry_ms + 60_000
+    assert release(api, one).status == 204
+    ended = api.get(path).json
+    # A planner that does not know of the release yet.
+    api.run(moves(entry_ms + 120_000))
+    assert api.get(path).json == ended
+    assert ended["state"] == "ended"
 
 
 def test_a_rate_leaves_others_what_is_guaranteed_to_them_or_set(api: Api) -> None:
@@ -263,7 +316,8 @@ def test_of_two_operators_the_second_is_told(api: Api) -> None:
     assert release(api, one).status == 412
     assert api.call("DELETE", path).status == 428
     assert release(api, one, 2).status == 204
-    assert release(api, one, 2).status == 404
+    assert release(api, one, 2).status == 412
+    assert release(api, one, 3).status == 409
 
 
 async def test_of_many_at_once_one_is_taken(api: Api) -> None:
