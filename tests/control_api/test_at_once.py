@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from underpass_control.http.at_once import AtOnce
+from underpass_control.http.at_once import AtOnce, InTurn
 from underpass_control.http.problem import Problem
 
 
@@ -32,4 +34,30 @@ def test_a_party_has_no_more_than_there_is_room_left_for() -> None:
         with few.one("other"), pytest.raises(Problem), few.one("one"):
             pytest.fail("it was let in")
     with few.one("one"), few.one("one"), few.one("one"):
+        pass
+
+
+async def test_so_many_work_in_the_order_in_which_they_came_and_no_party_has_all() -> None:
+    turns, began, goes_on = InTurn(1, 4, "plans"), list[str](), asyncio.Event()
+
+    async def work(party: str) -> None:
+        async with turns.one(party):
+            began.append(party)
+            await goes_on.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for party in ("one", "one", "other"):
+            group.create_task(work(party))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert began == ["one"]
+        with pytest.raises(Problem, match="2 plans of yours"):
+            await work("one")
+        group.create_task(work("third"))
+        await asyncio.sleep(0)
+        with pytest.raises(Problem, match="4 plans"):
+            await work("fourth")
+        goes_on.set()
+    assert began == ["one", "one", "other", "third"]
+    async with turns.one("one"):
         pass

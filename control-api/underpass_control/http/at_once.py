@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 
 from underpass_control.http.problem import Problem
@@ -53,3 +54,26 @@ class AtOnce:
             self._of[party] -= 1
             if not self._of[party]:
                 del self._of[party]
+
+
+class InTurn:
+    """Admits a number of requests, and lets some work while the others wait for their turn.
+
+    A request reads what it needs when its turn has come, so waiting ones hold no memory.
+    """
+
+    def __init__(self, working: int, most: int, what: str) -> None:
+        """Take how many work at a time, how many are admitted, and what they are called."""
+        self._working = asyncio.Semaphore(working)
+        self._admitted = AtOnce(most, what)
+
+    @asynccontextmanager
+    async def one(self, party: Hashable) -> AsyncIterator[None]:
+        """Wait for a request's turn, and count it while it lasts.
+
+        Raises:
+            Problem: 503, too many are admitted; 429, too many of its party.
+        """
+        with self._admitted.one(party):
+            async with self._working:
+                yield

@@ -12,6 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.planner import Link
 from underpass_control.http import plan_models as models
+from underpass_control.http.at_once import InTurn
+from underpass_control.http.callers import party_of
 from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import READERS, Call, Endpoint
@@ -26,8 +28,10 @@ from underpass_control.storage import registry
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import Beam
 
-# Plans rendered for readers at a time: each takes some ms of the processor.
+# Plans read and rendered for readers at a time: one has up to some MB, and takes some ms of the
+# processor or more. So many other requests may wait.
 _AT_ONCE = 2
+_MOST_WAITING = 128
 
 
 class Plans:
@@ -35,7 +39,7 @@ class Plans:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._working = asyncio.Semaphore(_AT_ONCE)
+        self._turns = InTurn(_AT_ONCE, _MOST_WAITING, "plans")
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -118,32 +122,37 @@ class Plans:
     async def _current(self, call: Call) -> web.Response:
         query = call.query(models.PlanQuery)
         link = _link(call)
-        async with self._database.reading() as connection:
-            beam = await known_beam(connection, call)
-            if query.at is None:
-                plan = await stored.current_plan(connection, beam, link)
-            else:
-                plan = await stored.plan_at(connection, beam, link, milliseconds(query.at))
-        if plan is None:
-            when = "yet" if query.at is None else "at that time"
-            raise Problem(HTTPStatus.NOT_FOUND, f"beam {beam} has no {link.value} plan {when}")
-        return await self._answer(call, plan, query.terminal)
+        async with self._turns.one(party_of(call.known_caller)):
+            async with self._database.reading() as connection:
+                beam = await known_beam(connection, call)
+                if query.at is None:
+                    plan = await stored.current_plan(connection, beam, link)
+                else:
+                    plan = await stored.plan_at(connection, beam, link, milliseconds(query.at))
+            if plan is None:
+                when = "yet" if query.at is None else "at that time"
+                raise Problem(HTTPStatus.NOT_FOUND, f"beam {beam} has no {link.value} plan {when}")
+            return await self._answer(call, plan, query.terminal)
 
     async def _of_version(self, call: Call) -> web.Response:
         query = call.query(models.VersionQuery)
-        async with self._database.reading() as connection:
-            plan = await _plan(connection, call)
-        return await self._answer(call, plan, query.terminal)
+        async with self._turns.one(party_of(call.known_caller)):
+            async with self._database.reading() as connection:
+                plan = await _plan(connection, call)
+            return await self._answer(call, plan, query.terminal)
 
     async def _acknowledgements(self, call: Call) -> models.Acknowledgements:
         query = call.query(Page)
+        version, link = call.path_number("version"), _link(call)
         async with self._database.reading() as connection:
-            plan = await _plan(connection, call)
+            beam = await known_beam(connection, call)
+            if not await stored.has_version(connection, beam, link, version):
+                raise _no_version(beam, link, version)
             found = await acknowledgements.of_plan(
                 connection,
-                plan.beam,
-                plan.link,
-                plan.version,
+                beam,
+                link,
+                version,
                 after=number_after(query.cursor),
                 limit=query.limit,
             )
@@ -172,8 +181,7 @@ class Plans:
         if is_known(call, tag):
             return web.Response(status=HTTPStatus.NOT_MODIFIED.value, headers={"ETag": tag})
         try:
-            async with self._working:
-                text = await asyncio.to_thread(_text, plan, terminal)
+            text = await asyncio.to_thread(_text, plan, terminal)
         except KeyError as error:
             raise _not_in_plan(terminal) from error
         return web.Response(text=text, content_type="application/json", headers={"ETag": tag})
@@ -192,9 +200,13 @@ async def _plan(connection: AsyncConnection, call: Call) -> StoredPlan:
     beam = await known_beam(connection, call)
     plan = await stored.plan_of_version(connection, beam, link, version)
     if plan is None:
-        detail = f"beam {beam} has no {link.value} plan {version}, or no longer"
-        raise Problem(HTTPStatus.NOT_FOUND, detail)
+        raise _no_version(beam, link, version)
     return plan
+
+
+def _no_version(beam: str, link: Link, version: int) -> Problem:
+    detail = f"beam {beam} has no {link.value} plan {version}, or no longer"
+    return Problem(HTTPStatus.NOT_FOUND, detail)
 
 
 def _not_in_plan(terminal: int | None) -> Problem:

@@ -8,6 +8,8 @@ from sqlalchemy import select
 
 from dama.planner import Link
 from underpass_control.http import plan_models as models
+from underpass_control.http.at_once import InTurn
+from underpass_control.http.callers import party_of
 from underpass_control.http.endpoint import READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
 from underpass_control.http.tenancy import Tenancy
@@ -18,6 +20,8 @@ from underpass_control.storage.models import Terminal
 
 # Amounts are given for this time from now on.
 _PERIOD_MS = 1_000
+# Requests that may wait while one reads the plans, which may have some MB.
+_MOST_WAITING = 128
 
 
 class Shares:
@@ -25,7 +29,7 @@ class Shares:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._working = asyncio.Lock()
+        self._turns = InTurn(1, _MOST_WAITING, "shares of plans")
 
     def endpoints(self) -> list[Endpoint]:
         """Return it."""
@@ -42,17 +46,17 @@ class Shares:
         ]
 
     async def _shares(self, call: Call) -> models.Shares:
-        now_ms = self._database.clock.now_ms()
-        async with self._database.reading() as connection:
-            beam = await known_beam(connection, call)
-            query = select(Terminal.node).where(Terminal.beam_id == beam)
-            # Restricted to the caller's tenant, as all reading here.
-            own = {str(node) for node in await connection.scalars(query)}
-            plans = [
-                await stored.plans_in_force(connection, beam, link, now_ms, now_ms + _PERIOD_MS)
-                for link in Link
-            ]
-        async with self._working:
+        async with self._turns.one(party_of(call.known_caller)):
+            now_ms = self._database.clock.now_ms()
+            async with self._database.reading() as connection:
+                beam = await known_beam(connection, call)
+                query = select(Terminal.node).where(Terminal.beam_id == beam)
+                # Restricted to the caller's tenant, as all reading here.
+                own = {str(node) for node in await connection.scalars(query)}
+                plans = [
+                    await stored.plans_in_force(connection, beam, link, now_ms, now_ms + _PERIOD_MS)
+                    for link in Link
+                ]
             # Reading a large plan takes long, and everything else in this thread would wait.
             links = [
                 await asyncio.to_thread(_of_link, link, found[0], own)

@@ -11,6 +11,8 @@ from aiohttp import web
 
 from dama.planner import Blockage, CapacityStep, Link, PlanError, Request, plan
 from underpass_control.http import plan_models as models
+from underpass_control.http.at_once import AtOnce
+from underpass_control.http.callers import party_of
 from underpass_control.http.endpoint import LARGE, READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
 from underpass_control.http.problem import Problem
@@ -21,8 +23,9 @@ from underpass_control.planning.terms import terms_of
 from underpass_control.planning.what_if import Instead, basis_of, request_of
 from underpass_control.storage.database import Database
 
-# One question is planned at a time; this many others may be read or wait, each for this long.
-_MOST_WAITING = 8
+# Questions that may be read, wait or be planned at a time; one is planned at a time, and each waits
+# at most this long.
+_MOST_AT_ONCE = 8
 _WITHIN_S = 20.0
 # The longest horizon of a plan.
 _LONGEST_MS = 6 * 3_600_000
@@ -35,7 +38,7 @@ class WhatIf:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._working = asyncio.Lock()
-        self._asked = 0
+        self._asked = AtOnce(_MOST_AT_ONCE, "questions")
 
     def endpoints(self) -> list[Endpoint]:
         """Return it."""
@@ -59,14 +62,9 @@ class WhatIf:
         # Take a place before reading anything: a plan of a large beam takes tenths of a second.
         if instead.end_ms is not None:
             _bound_end(instead.end_ms, now_ms)
-        if self._asked >= _MOST_WAITING:
-            raise _busy(f"{self._asked} questions are being worked out")
-        self._asked += 1
-        try:
+        with self._asked.one(party_of(call.known_caller)):
             request = await self._request(call, Link(body.link), instead, now_ms)
             text = await self._answer(request)
-        finally:
-            self._asked -= 1
         return web.Response(text=text, content_type="application/json")
 
     async def _request(self, call: Call, link: Link, instead: Instead, now_ms: int) -> Request:

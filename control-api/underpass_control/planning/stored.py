@@ -136,6 +136,14 @@ async def plan_of_version(
     return await _one(connection, _of(beam, link).where(Table.version == version))
 
 
+async def has_version(connection: AsyncConnection, beam: str, link: Link, version: int) -> bool:
+    """Tell whether there is a plan of a version, without reading it."""
+    query = select(Table.version).where(
+        Table.beam_id == beam, Table.link == link.value, Table.version == version
+    )
+    return await connection.scalar(query) is not None
+
+
 async def plan_at(
     connection: AsyncConnection, beam: str, link: Link, time_ms: int
 ) -> StoredPlan | None:

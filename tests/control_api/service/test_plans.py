@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from underpass_control.http import capacity, shares
+from underpass_control.http import capacity, plans, shares
 from underpass_control.http import what_if as what_if_endpoint
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.planning import controller
@@ -275,18 +275,15 @@ def test_a_question_that_cannot_be_answered_costs_no_reading(
 
     monkeypatch.setattr(what_if_endpoint, "terms_of", never)
     assert "further" in what_if(api, end=moment(now_ms() + 86_400_000)).problem
-    monkeypatch.setattr(what_if_endpoint, "_MOST_WAITING", 0)
-    refused = what_if(api)
-    assert refused.status == 503
-    assert "Retry-After" in refused.headers
-    assert "being worked out" in refused.problem
 
 
-def test_no_more_questions_are_read_at_once_than_may_wait(
+def test_of_the_questions_that_may_wait_nobody_has_all(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned(api)
     path, body = f"{BEAM}/what-if", {"link": "forward"}
+    # By caller, as many as there is room left for.
+    questions = {"viewer": 4, "operator": 2, "administrator": 1, "gateway": 1}
 
     async def run() -> None:
         goes_on, reading = asyncio.Event(), list[object]()
@@ -297,16 +294,52 @@ def test_no_more_questions_are_read_at_once_than_may_wait(
             return await basis_of(*given)
 
         monkeypatch.setattr(what_if_endpoint, "basis_of", slow)
-        monkeypatch.setattr(what_if_endpoint, "_MOST_WAITING", 2)
+        tasks: list[asyncio.Task[Reply]] = []
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(api.ask("POST", path, body)) for _ in range(2)]
-            while len(reading) < 2:
-                await asyncio.sleep(0.02)
-            assert (await api.ask("POST", path, body)).status == 503
+            for caller, count in questions.items():
+                asking = (api.ask("POST", path, body, caller=caller) for _ in range(count))
+                tasks += [group.create_task(one) for one in asking]
+                while len(reading) < len(tasks):
+                    await asyncio.sleep(0.02)
+                refused = await api.ask("POST", path, body, caller=caller)
+                assert refused.status == (429 if len(tasks) < 8 else 503)
+                assert "Retry-After" in refused.headers
             goes_on.set()
-        assert [task.result().status for task in asked] == [200, 200]
+        assert [task.result().status for task in tasks] == [200] * 8
         # Answered questions make room for others.
         assert (await api.ask("POST", path, body)).status == 200
+
+    api.run(run())
+
+
+def test_plans_are_read_for_few_at_a_time_while_the_others_wait(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(api)
+    goes_on, read = threading.Event(), list[object]()
+    text, known_beam = plans._text, plans.known_beam
+
+    def slow(*given: Any) -> str:
+        goes_on.wait(60)
+        return text(*given)
+
+    async def noted(*given: Any) -> str:
+        read.append(given)
+        return await known_beam(*given)
+
+    async def run() -> None:
+        monkeypatch.setattr(plans, "_text", slow)
+        monkeypatch.setattr(plans, "known_beam", noted)
+        async with asyncio.TaskGroup() as group:
+            asking = (api.ask("GET", f"{BEAM}/plans/forward") for _ in range(6))
+            tasks = [group.create_task(one) for one in asking]
+            while len(read) < 2:
+                await asyncio.sleep(0.02)
+            for _ in range(10):
+                assert (await api.ask("GET", "/v1/beams/ku-1")).status == 200
+            assert len(read) == 2
+            goes_on.set()
+        assert [task.result().status for task in tasks] == [200] * 6
 
     api.run(run())
 
