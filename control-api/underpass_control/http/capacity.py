@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 from http import HTTPStatus
 
 from sqlalchemy import delete, insert, select
@@ -11,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.planner import CapacityStep, Link
 from underpass_control.access.audit import Changed
 from underpass_control.http import plan_models as models
-from underpass_control.http.endpoint import MIDDLE, OPERATORS, READERS, Call, Endpoint
+from underpass_control.http.conditions import check_shown, etag
+from underpass_control.http.endpoint import MIDDLE, OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.plans import known_beam
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
@@ -21,6 +24,9 @@ from underpass_control.storage import interventions, scope
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 from underpass_control.storage.models import CapacityStep as Table
+
+# By link, a beam's steps as they are set: the time (ms) and the rate (bit/s) of each.
+Steps = dict[str, list[list[int]]]
 
 
 class CapacityOfBeam:
@@ -49,21 +55,22 @@ class CapacityOfBeam:
                 "Set a beam's capacity over time, instead of what was set before",
                 self._put,
                 OPERATORS,
+                headers=["If-Match"],
                 body=models.CapacityBody,
                 most=MIDDLE,
                 answers=models.Capacity,
             ),
         ]
 
-    async def _get(self, call: Call) -> models.Capacity:
+    async def _get(self, call: Call) -> Answer:
         # All callers see the capacity that a beam's maintenance leaves, though tenants do not see
         # the intervention itself.
         with scope.within(None):
             async with self._database.reading() as connection:
                 beam = await known_beam(connection, call)
-                return await _shown(connection, beam, self._database.clock.now_ms())
+                return await self._answer(connection, beam, await _steps(connection, beam))
 
-    async def _put(self, call: Call) -> models.Capacity:
+    async def _put(self, call: Call) -> Answer:
         body = call.body(models.CapacityBody)
         steps = {Link.FORWARD: body.forward, Link.RETURN: body.return_}
         rows: list[dict[str, object]] = []
@@ -81,6 +88,7 @@ class CapacityOfBeam:
             await interventions.lock(connection, call.path["beam"])
             beam = await known_beam(connection, call)
             before = await _steps(connection, beam)
+            check_shown(call, _revision(before))
             await connection.execute(delete(Table).where(Table.beam_id == beam))
             if rows:
                 await connection.execute(insert(Table), [{**row, "beam_id": beam} for row in rows])
@@ -88,13 +96,21 @@ class CapacityOfBeam:
             after = await _steps(connection, beam)
             target = f"/v1/beams/{beam}/capacity"
             await call.record(connection, Changed("set", target, None, before, after))
-            return await _shown(connection, beam, self._database.clock.now_ms())
+            return await self._answer(connection, beam, after)
+
+    async def _answer(self, connection: AsyncConnection, beam: str, steps: Steps) -> Answer:
+        model = await _shown(connection, beam, self._database.clock.now_ms())
+        return Answer(model, HTTPStatus.OK, {"ETag": etag(_revision(steps))})
 
 
-async def _steps(connection: AsyncConnection, beam: str) -> dict[str, list[list[int]]]:
-    """Return a beam's steps by link, each its time (ms) and rate (bit/s)."""
+def _revision(steps: Steps) -> str:
+    """Return what names a beam's steps as they are set, whatever it carries now."""
+    return hashlib.sha256(json.dumps(steps).encode()).hexdigest()[:16]
+
+
+async def _steps(connection: AsyncConnection, beam: str) -> Steps:
     query = select(Table.link, Table.from_ms, Table.rate_bps).where(Table.beam_id == beam)
-    steps: dict[str, list[list[int]]] = {link.value: [] for link in Link}
+    steps: Steps = {link.value: [] for link in Link}
     for link, from_ms, rate_bps in await connection.execute(query.order_by(Table.from_ms)):
         steps[link].append([from_ms, rate_bps])
     return steps

@@ -21,7 +21,7 @@ def is_known(call: Call, tag: str) -> bool:
     return header.strip() == "*" or any(known == tag for _, known in _ETAG.findall(header))
 
 
-def is_shown(call: Call, revision: int | None) -> bool:
+def is_shown(call: Call, revision: int | str | None) -> bool:
     """Tell whether the caller shows a revision (`If-Match`); None: nothing exists.
 
     Weak ETags do not count: different contents may share one.
@@ -42,11 +42,18 @@ def replaced(call: Call, revision: int | None) -> int | None:
     Raises:
         Problem: 412, the caller shows another one.
     """
+    return revision if check_shown(call, revision) else None
+
+
+def check_shown(call: Call, revision: int | str | None) -> bool:
+    """Tell whether a request may change the present revision only, and not any (`If-Match`).
+
+    Raises:
+        Problem: 412, the caller shows another one.
+    """
     header = call.request.headers.get("If-Match")
-    if header is None:
-        return None
-    if header.strip() == "*" and revision is not None:
-        return None
+    if header is None or (header.strip() == "*" and revision is not None):
+        return False
     if not is_shown(call, revision):
         raise changed_since()
-    return revision
+    return True

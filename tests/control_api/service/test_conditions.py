@@ -15,11 +15,13 @@ from tests.control_api.service.two_tenants import PASSWORD
 TERMINAL = f"/v1/terminals/{FIRST}"
 BEAM = {"name": "Ku 1", "forward_capacity_bps": 1, "return_capacity_bps": 1}
 VAN = {"beam": "ku-1", "name": "van"}
+CAPACITY = {"forward": [{"from": "2026-01-01T00:00:00Z", "rate_bps": 5_000_000}]}
 LINE = {"type": "LineString", "coordinates": [[7.5, 46.5], [7.6, 46.6]]}
 ADA = {"role": "viewer", "password": PASSWORD}
 # The resource, its change, and the path at which its ETag is read.
 CHANGED: list[tuple[str, Any, str | None]] = [
     ("/v1/beams/ku-1", BEAM, "/v1/beams/ku-1"),
+    ("/v1/beams/ku-1/capacity", CAPACITY, "/v1/beams/ku-1/capacity"),
     (TERMINAL, VAN, TERMINAL),
     (f"{TERMINAL}/tags", {"tags": ["a"]}, TERMINAL),
     (f"{TERMINAL}/route", LINE, f"{TERMINAL}/route"),
