@@ -31,7 +31,7 @@ from underpass_control.storage.database import Database
 from underpass_control.storage.models import Terminal
 from underpass_control.storage.tags import tagged
 
-# Each of them is checked every few seconds, with all of its terminals.
+# Of a tenant, or of the whole. Each of them is checked every few seconds, with all its terminals.
 MOST_OPEN = 20
 MOST_TERMINALS = 50_000
 # Nodes of one statement.
@@ -160,7 +160,7 @@ class Rollouts:
                 terminals = await _chosen(connection, body)
                 number = await rollouts.add(connection, values, terminals)
                 # Counted after the insertion: on SQLite, that has locked the file.
-                if await rollouts.count_open(connection) > MOST_OPEN:
+                if await rollouts.count_open(connection, caller.tenant) > MOST_OPEN:
                     detail = f"there are {MOST_OPEN} that have not ended: abort some"
                     raise Problem(HTTPStatus.CONFLICT, detail)
                 row = _known(await rollouts.get(connection, number), number)

@@ -74,10 +74,12 @@ async def add(
     return number
 
 
-async def count_open(connection: AsyncConnection) -> int:
-    """Return how many rollouts have not ended."""
-    query = select(func.count()).select_from(Rollout).where(Rollout.state.not_in(_ENDED))
-    return int((await connection.execute(query)).scalar_one())
+async def count_open(connection: AsyncConnection, tenant: str | None) -> int:
+    """Return how many rollouts of a tenant, or of the whole (None), have not ended."""
+    query = select(func.count(Rollout.id)).where(
+        Rollout.state.not_in(_ENDED), Rollout.tenant_id.is_not_distinct_from(tenant)
+    )
+    return (await connection.execute(query)).scalar_one()
 
 
 async def taken(connection: AsyncConnection, terminals: Sequence[int]) -> tuple[int, int] | None:

@@ -529,6 +529,19 @@ def test_a_tenants_operator_rolls_out_to_vehicles_of_the_tenant_alone(api: Api) 
     assert [one["id"] for one in listed] == [number]
 
 
+def test_a_tenant_takes_no_room_for_rollouts_from_others(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(api)
+    monkeypatch.setattr("underpass_control.http.rollouts.MOST_OPEN", 1)
+    token = api.run(api.token(Role.OPERATOR, tenant=NORTH))
+    of_tenant = {**_TERMS, "terminals": [NORTHERN]}
+    assert api.call("POST", "/v1/rollouts", of_tenant, caller=token).status == 201
+    _made(api, terminals=[FIRST])
+    full = api.call("POST", "/v1/rollouts", {**_TERMS, "terminals": [SECOND]})
+    assert (full.status, "abort some" in full.problem) == (409, True)
+
+
 def test_a_vehicle_that_has_left_the_tenant_is_not_set_by_its_rollout(api: Api) -> None:
     settle(api)
     token = api.run(api.token(Role.OPERATOR, tenant=NORTH))
