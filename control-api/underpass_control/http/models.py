@@ -230,10 +230,11 @@ class Feature(Model):
 
 
 class FeatureCollection(Model):
-    """GeoJSON features."""
+    """A page of GeoJSON features; `next` is a foreign member (RFC 7946, § 6.1)."""
 
     type: Literal["FeatureCollection"] = "FeatureCollection"
     features: list[Feature]
+    next: str | None = None
 
 
 class Page(Model):

@@ -177,8 +177,10 @@ class Positions:
         return self._database.clock.now_ms() + CLOCK_TOLERANCE_MS
 
     async def _geojson(self, call: Call) -> models.FeatureCollection:
-        found = await self._find(call, call.query(models.PositionsQuery))
-        return models.FeatureCollection(features=[_feature(position) for position in found])
+        query = call.query(models.PositionsQuery)
+        found = await self._find(call, query)
+        last = next_page(found, query.limit, lambda one: one.time_ms)
+        return models.FeatureCollection(features=[_feature(one) for one in found], next=last)
 
     async def _find(self, call: Call, query: models.PositionsQuery) -> list[stored.Position]:
         terminal = call.path_number("terminal")

@@ -162,6 +162,8 @@ def test_a_track_is_geojson_too(api: Api) -> None:
     places = [feature["geometry"]["coordinates"] for feature in answer.json["features"]]
     assert places == [[7.5, 46.5, 440.0], [7.5, 46.5]]
     assert answer.json["features"][0]["properties"]["time"] == moment(at)
+    pages = [page["features"] for page in api.pages(TRACK + ".geojson?limit=1")]
+    assert [feature for page in pages for feature in page] == answer.json["features"]
 
 
 def test_a_terminal_without_reports_has_an_empty_track(api: Api) -> None:
