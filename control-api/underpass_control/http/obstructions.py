@@ -17,6 +17,8 @@ from dama.prediction.geojson import GeoJsonError, from_geojson
 from dama.prediction.learning import Learned
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
+from underpass_control.http.at_once import InTurn
+from underpass_control.http.callers import party_of
 from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, LARGEST, OPERATORS, Answer, Call, Endpoint
@@ -33,6 +35,9 @@ _MOST_NAMED = 100
 # Learned places stored in one transaction: each is compared with those around it.
 _LEARNED_AT_ONCE = 50
 _GIVES = "application/geo+json"
+# Pages made at a time, and those that may wait: a page of thousands of roads takes memory, and time
+# of the processor, and a whole fleet reads a changed map.
+_PAGES_AT_ONCE, _MOST_WAITING = 4, 4_096
 # Of a certainty that drives have corrected, one decimal is told: further ones would tell the counts
 # while they are small, and vehicles would have to read the map again after each passage.
 _DECIMALS, _LEAST_TOLD = 1, 0.1
@@ -78,6 +83,7 @@ class Obstructions:
     def __init__(self, database: Database, changes: Changes) -> None:
         self._database = database
         self._changes = changes
+        self._turns = InTurn(_PAGES_AT_ONCE, _MOST_WAITING, "pages of obstructions")
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -114,6 +120,10 @@ class Obstructions:
         ]
 
     async def _page(self, call: Call) -> Answer | web.Response:
+        async with self._turns.one(party_of(call.known_caller)):
+            return await self._made(call)
+
+    async def _made(self, call: Call) -> Answer | web.Response:
         query = call.query(ObstructionQuery)
         async with self._database.reading() as connection:
             found = await obstructions.page(

@@ -13,6 +13,8 @@ from pydantic import Field
 from dama.prediction.areas import area_of
 from dama.prediction.places import METRES_PER_DEGREE, Course, Plane, Position
 from underpass_control.http import models
+from underpass_control.http.at_once import InTurn
+from underpass_control.http.callers import party_of
 from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
 from underpass_control.http.obstructions import correct, for_tenants
 from underpass_control.http.tenancy import Tenancy
@@ -22,6 +24,8 @@ from underpass_control.storage.database import Database
 
 # The most obstructions that are compared with a place, and the most stretches that are shown.
 _MOST_COMPARED, _MOST_SHOWN = 200, 1_000
+# Places looked at at a time, and those that may wait: each takes memory and time of the processor.
+_AT_ONCE, _MOST_WAITING = 2, 128
 # A degree of latitude is up to half a per cent shorter than on average.
 _MARGIN = 1.01
 _SHOWN = ("name", "kind", "satellite", "source")
@@ -66,6 +70,7 @@ class Sky:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._turns = InTurn(_AT_ONCE, _MOST_WAITING, "places")
 
     def endpoints(self) -> list[Endpoint]:
         """Return it."""
@@ -83,6 +88,10 @@ class Sky:
         ]
 
     async def _around(self, call: Call) -> HiddenAround:
+        async with self._turns.one(party_of(call.known_caller)):
+            return await self._found(call)
+
+    async def _found(self, call: Call) -> HiddenAround:
         query = call.query(SkyQuery)
         place = query.longitude, query.latitude
         features: dict[str, dict[str, Any]] = {}

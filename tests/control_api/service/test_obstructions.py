@@ -232,6 +232,37 @@ def test_a_map_is_read_whole_in_portions(
     assert learn(api)[0] == names
 
 
+def test_few_pages_are_made_at_a_time_while_the_others_wait(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api.call("POST", PATH, collection(feature("a"))).status == 200
+    goes_on, read = threading.Event(), list[object]()
+    content, page = obstructions_endpoint._content, stored.page
+
+    def slow(given: Any) -> Any:
+        goes_on.wait(60)
+        return content(given)
+
+    async def noted(*given: Any, **more: Any) -> Any:
+        read.append(given)
+        return await page(*given, **more)
+
+    async def run() -> None:
+        monkeypatch.setattr(obstructions_endpoint, "_content", slow)
+        monkeypatch.setattr(stored, "page", noted)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(api.ask("GET", PATH)) for _ in range(8)]
+            while len(read) < 4:
+                await asyncio.sleep(0.02)
+            for _ in range(10):
+                assert (await api.ask("GET", "/v1/beams/ku-1")).status == 200
+            assert len(read) == 4
+            goes_on.set()
+        assert [task.result().status for task in tasks] == [200] * 8
+
+    api.run(run())
+
+
 def test_an_id_with_a_slash_is_deleted(api: Api) -> None:
     api.call("POST", PATH, collection(feature("osm:way/1")))
     assert api.call("DELETE", f"{PATH}/osm:way%2F1").status == 204
