@@ -10,6 +10,8 @@ from dama.ledger import LedgerError
 from dama.planner import Link
 from underpass_control.access.audit import Changed
 from underpass_control.http import ledger_models as models
+from underpass_control.http.at_once import InTurn
+from underpass_control.http.callers import party_of
 from underpass_control.http.cursor import cursor_of, numbers_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
@@ -22,6 +24,10 @@ from underpass_control.storage import ledger as stored
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
+# Questions of fairness that are answered at a time, and those that may wait: one reads up to
+# `fairness.MOST_CELLS` records of each link.
+_AT_ONCE, _MOST_WAITING = 2, 128
+
 
 class LedgerOfBeam:
     """The endpoints of a beam's ledger."""
@@ -29,6 +35,7 @@ class LedgerOfBeam:
     def __init__(self, database: Database, changes: Changes) -> None:
         self._database = database
         self._changes = changes
+        self._turns = InTurn(_AT_ONCE, _MOST_WAITING, "questions of fairness")
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -133,7 +140,10 @@ class LedgerOfBeam:
         until_ms = -(-until_ms // PERIOD_MS) * PERIOD_MS
         if until_ms <= since_ms:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "the range lies in the future")
-        async with self._database.reading() as connection:
+        async with (
+            self._turns.one(party_of(call.known_caller)),
+            self._database.reading() as connection,
+        ):
             beam = await known_beam(connection, call)
             weights = await fairness.weights_of(connection, beam)
             try:

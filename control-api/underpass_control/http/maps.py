@@ -15,7 +15,8 @@ from dama.prediction import Obstruction
 from dama.prediction.geojson import GeoJsonError, from_geojson
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
-from underpass_control.http.at_once import AtOnce
+from underpass_control.http.at_once import AtOnce, InTurn
+from underpass_control.http.callers import party_of
 from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.map_names import source_of
@@ -34,6 +35,8 @@ _PACE = Pace(silent_s=30.0, least_bytes_per_s=16_384.0, longest_s=2 * 3_600.0)
 # Maps that may be imported at once: each has a temporary file.
 _AT_ONCE = 2
 _PORTION = 500
+# Lists of maps that may wait for the one that is made: it counts all obstructions.
+_MOST_WAITING = 1_024
 
 
 class MapTileset(models.Model):
@@ -76,6 +79,7 @@ class Maps:
         self._database = database
         self._changes = changes
         self._taken = AtOnce(_AT_ONCE, "maps")
+        self._turns = InTurn(1, _MOST_WAITING, "lists of maps")
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -114,7 +118,10 @@ class Maps:
 
     async def _page(self, call: Call) -> MapList:
         query = call.query(models.Page)
-        async with self._database.reading() as connection:
+        async with (
+            self._turns.one(party_of(call.known_caller)),
+            self._database.reading() as connection,
+        ):
             rows = await obstructions.page_of_maps(
                 connection, after=text_after(query.cursor), limit=query.limit
             )

@@ -14,7 +14,8 @@ from underpass_control.access.audit import Changed
 from underpass_control.fleet.change import Fleet, TerminalChange, outcome_of
 from underpass_control.fleet.text import FileError, Flaws, Line, read, written
 from underpass_control.http import models
-from underpass_control.http.at_once import AtOnce
+from underpass_control.http.at_once import AtOnce, InTurn
+from underpass_control.http.callers import party_of
 from underpass_control.http.endpoint import LARGEST, OPERATORS, READERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.registry import terminal_state
@@ -30,6 +31,8 @@ _MOST_CHANGES = 10_000
 _MOST_SHOWN = 100
 # A large one costs seconds of the processor.
 _AT_ONCE = 2
+# Downloads that may wait for the one that is made: it has all terminals in memory.
+_MOST_WAITING = 32
 _MEDIA_TYPE = "text/csv"
 _BASIS = worded(r"^[0-9a-f]{64}$", "be the basis of a preview, as that has given it")
 
@@ -87,6 +90,7 @@ class TerminalFiles:
         self._database = database
         self._changes = changes
         self._read = AtOnce(_AT_ONCE, "files of terminals")
+        self._written = InTurn(1, _MOST_WAITING, "downloads of all terminals")
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -126,10 +130,11 @@ class TerminalFiles:
             ),
         ]
 
-    async def _download(self, _call: Call) -> web.StreamResponse:
-        async with self._database.reading() as connection:
-            found = [one async for one in fleet.all_settings(connection)]
-        text = await asyncio.to_thread(lambda: "".join(written(found)))
+    async def _download(self, call: Call) -> web.StreamResponse:
+        async with self._written.one(party_of(call.known_caller)):
+            async with self._database.reading() as connection:
+                found = [one async for one in fleet.all_settings(connection)]
+            text = await asyncio.to_thread(lambda: "".join(written(found)))
         return web.Response(
             text=text,
             content_type=_MEDIA_TYPE,

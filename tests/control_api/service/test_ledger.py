@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import delete, update
 from underpass_control.instants import moment_of, rfc3339
 from underpass_control.pruning import prune
+from underpass_control.settlement import fairness
 from underpass_control.settlement.check import Audit, audit
 from underpass_control.settlement.period import Counted
 from underpass_control.storage import ledger as stored
@@ -256,6 +258,20 @@ def test_ranges_that_are_none_or_too_long_are_refused(
     refused = unchanged.get(f"/v1/beams/ku-1/fairness?{query}")
     assert refused.status == status
     assert refused.problem
+
+
+def test_a_beam_without_terminals_costs_no_query_for_each_part_of_a_long_range(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_given: object) -> None:
+        raise AssertionError("usage is read")
+
+    monkeypatch.setattr(fairness, "usage", SimpleNamespace(usage=never))
+    beam = {"name": "x", "forward_capacity_bps": 1, "return_capacity_bps": 1}
+    assert api.call("PUT", "/v1/beams/empty", beam).status == 201
+    found = api.get("/v1/beams/empty/fairness?since=1970-01-01T00:00:00Z")
+    assert found.status == 200, found.text
+    assert [link["terminals"] for link in found.json["links"]] == [[], []]
 
 
 def test_the_verbs_show_what_the_service_tells(api: Api, shell: Shell) -> None:
