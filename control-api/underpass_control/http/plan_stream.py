@@ -103,7 +103,7 @@ class PlanStreams:
         """Send each new plan, new settings and questions, until the service ends."""
         await out.send(b": plans\n\n")
         # The versions of settings sent, by node; and how often settings had changed by then.
-        settings_sent: dict[tuple[int, bool], int] = {}
+        settings_sent: dict[settings.Whose, int] = {}
         looked = -1
         while not self._ending.is_set():
             news = self._newest_plans.news_event()
@@ -136,22 +136,20 @@ class PlanStreams:
                 await out.send(head + outgoing.document + b"\n\n")
 
     async def _send_settings(
-        self, out: EventResponse, gateway: int, sent: dict[tuple[int, bool], int]
+        self, out: EventResponse, gateway: int, sent: dict[settings.Whose, int]
     ) -> None:
         """Send the settings of a gateway and its terminals that are newer than those sent.
 
         A stream begins with all of them; the gateway ignores those that it has already.
         """
         async with self._database.reading() as connection:
-            found = await settings.of_gateway(connection, gateway)
-        for whose in sent.keys() - {(one.node, one.is_own) for one in found}:
-            del sent[whose]
+            whose, found = await settings.of_gateway(connection, gateway, sent)
+        for gone in sent.keys() - whose:
+            del sent[gone]
         for one in found:
-            whose = one.node, one.is_own
-            if sent.get(whose, 0) < one.version:
-                document = settings.wire(one.node, one.version, one.document)
-                await out.send(b"event: settings\ndata: " + document + b"\n\n")
-                sent[whose] = one.version
+            document = settings.wire(one.node, one.version, one.document)
+            await out.send(b"event: settings\ndata: " + document + b"\n\n")
+            sent[one.node, one.is_own] = one.version
 
     async def _wait(self, *news: asyncio.Event) -> bool:
         """Wait for news or the end of the service; return False if neither comes for a while."""

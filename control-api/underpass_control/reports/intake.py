@@ -29,7 +29,6 @@ from underpass_control.storage.attachments import Proof
 from underpass_control.storage.changes import Changes, Publish
 from underpass_control.storage.database import Database
 from underpass_control.storage.links import LinkState
-from underpass_control.storage.models import Terminal
 from underpass_control.storage.positions import PositionWriter
 
 
@@ -173,9 +172,9 @@ class Intake:
         rows = await attachments.learn(
             connection, gateway, proofs=moves, heard=heard, spoken_of=spoken_of
         )
-        for node in [row.node for row in rows]:
-            row = await registry.get(connection, Terminal, node)
-            assert row is not None
+        # A gateway's first post may be heard of thousands.
+        changed = await registry.terminals(connection, {row.node for row in rows})
+        for node, row in changed.items():
             state = self._show_terminal(row)
             publish({"kind": "terminal", "terminal": node, "action": "set", "state": state})
 

@@ -109,11 +109,7 @@ async def put_changes(
     for rows in portions_of(old):
         await connection.execute(change, rows)
     await put_tags(connection, {one.node: one.after["tags"] for one in ordered})
-    found: dict[int, Row[Any]] = {}
-    for some in portions_of([one.node for one in ordered]):
-        query = select(Terminal.__table__, OF_TERMINAL).where(Terminal.node.in_(some))
-        found |= {row.node: row for row in await connection.execute(query)}
-    return found
+    return await registry.terminals(connection, [one.node for one in ordered])
 
 
 async def _assign(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Select, case, delete, literal, select, update
@@ -11,6 +11,7 @@ from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.storage.changes import RevisionError
+from underpass_control.storage.membership import portions_of
 from underpass_control.storage.models import (
     Acknowledgement,
     Announcement,
@@ -70,6 +71,15 @@ async def get(
     found = await connection.execute(_shown(table).where(_key(table) == key))
     row: Row[Any] | None = found.one_or_none()
     return row
+
+
+async def terminals(connection: AsyncConnection, nodes: Collection[int]) -> dict[int, Row[Any]]:
+    """Return the rows of those of some terminals that there are, with their tags."""
+    found: dict[int, Row[Any]] = {}
+    for some in portions_of(nodes):
+        rows = await connection.execute(_shown(Terminal).where(Terminal.node.in_(some)))
+        found |= {row.node: row for row in rows}
+    return found
 
 
 async def page(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from underpass_control.storage.attachments import SERVED_BY
 from underpass_control.storage.changes import Change, RevisionError
+from underpass_control.storage.membership import portions_of
 from underpass_control.storage.models import GatewaySettings, Terminal, TerminalSettings
 
 # The version of the format that nodes read.
@@ -127,17 +129,39 @@ class Outgoing:
     document: dict[str, Any]
 
 
-async def of_gateway(connection: AsyncConnection, gateway: int) -> list[Outgoing]:
-    """Return the settings of a gateway and of the terminals that are at it."""
-    columns = (TerminalSettings.terminal, TerminalSettings.version, TerminalSettings.document)
-    query = select(*columns).join(Terminal, Terminal.node == TerminalSettings.terminal)
-    query = query.where(SERVED_BY.in_([gateway])).order_by(TerminalSettings.terminal)
-    rows = (await connection.execute(query)).all()
-    found = [Outgoing(row.terminal, False, row.version, row.document) for row in rows]
-    own = await get(connection, gateway, table=GatewaySettings)
+# A node, and whether these are a gateway's own settings.
+Whose = tuple[int, bool]
+
+
+async def of_gateway(
+    connection: AsyncConnection, gateway: int, sent: Mapping[Whose, int]
+) -> tuple[AbstractSet[Whose], list[Outgoing]]:
+    """Return whose settings a gateway gets, and those with versions above the ones sent so far.
+
+    Only the latter are read: one change would otherwise cost all documents, many MB of a large
+    fleet.
+    """
+    table = TerminalSettings
+    of_terminals = select(table.terminal, table.version)
+    at_it = of_terminals.join(Terminal, Terminal.node == table.terminal)
+    known = await connection.execute(at_it.where(SERVED_BY.in_([gateway])))
+    versions: dict[Whose, int] = {(row.terminal, False): row.version for row in known}
+    of_own = select(GatewaySettings.version).where(_key(GatewaySettings) == gateway)
+    own_version = await connection.scalar(of_own)
+    if own_version is not None:
+        versions[gateway, True] = own_version
+    newer = {whose for whose, version in versions.items() if sent.get(whose, 0) < version}
+    found: list[Outgoing] = []
+    for some in portions_of(sorted(node for node, is_own in newer if not is_own)):
+        query = of_terminals.add_columns(table.document).where(table.terminal.in_(some))
+        rows = await connection.execute(query.order_by(table.terminal))
+        found += [Outgoing(row.terminal, False, row.version, row.document) for row in rows]
+    own = None
+    if (gateway, True) in newer:
+        own = await get(connection, gateway, table=GatewaySettings)
     if own is not None:
         found.append(Outgoing(gateway, True, own.version, own.document))
-    return found
+    return versions.keys(), found
 
 
 async def report(connection: AsyncConnection, given: Iterable[Reported]) -> list[Change]:

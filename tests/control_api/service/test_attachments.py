@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 from underpass_control.access.secrets import digest_of
 from underpass_control.roles import Role
 from underpass_control.storage.attachments import mac_of
@@ -100,6 +102,27 @@ def test_a_terminal_that_has_not_reported_is_not_taken_from_the_gateway_that_spe
     made = proof(api.tokens["second"], terminal=SECOND)
     assert refused(api, other, entry(status(link(SECOND), proof=made), SECOND)) == []
     assert heard_by(api, SECOND) == OTHER_HUB
+
+
+def test_the_many_that_a_first_post_speaks_of_are_not_read_one_by_one(api: Api) -> None:
+    nodes = range(100, 150)
+    lines = ["node,beam,name", *(f"{node},ku-1,coach {node}" for node in nodes)]
+    made = api.call("PUT", "/v1/terminals.csv", "\n".join(lines), content_type="text/csv")
+    assert made.status == 200, made.text
+    read: list[str] = []
+
+    def executed(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+        if re.search(r"FROM terminal\s+WHERE terminal\.node = ", statement):
+            read.append(statement)
+
+    engine = api.database.engine.sync_engine
+    event.listen(engine, "after_cursor_execute", executed)
+    try:
+        taken(api, entry(status(*(link(node, "forward") for node in nodes)), HUB), node=HUB)
+    finally:
+        event.remove(engine, "after_cursor_execute", executed)
+    assert len(read) < 10, read
+    assert {heard_by(api, node) for node in nodes} == {HUB}
 
 
 def test_other_endpoints_ask_where_a_terminal_is_too(api: Api, other: str) -> None:

@@ -239,6 +239,30 @@ async def test_what_becomes_of_it_is_shown_and_an_old_word_changes_nothing(api: 
     assert (await _shown(api))["state"] == "waiting"
 
 
+async def test_of_many_settings_only_those_that_were_not_sent_are_read_again(api: Api) -> None:
+    await serve(api, HUB, FIRST, SECOND)
+    assert (await api.ask("PUT", f"/v1/terminals/{SECOND}/settings", {})).status == 200
+    assert (await api.ask("PUT", _OF_HUB, {})).status == 200
+    _, first = await _put(api, _BODY)
+    all_of_them = {(FIRST, False), (SECOND, False), (HUB, True)}
+
+    async def read(sent: dict[settings.Whose, int]) -> list[settings.Outgoing]:
+        async with api.database.reading() as connection:
+            whose, found = await settings.of_gateway(connection, HUB, sent)
+        assert whose == all_of_them
+        sent |= {(one.node, one.is_own): one.version for one in found}
+        return found
+
+    sent: dict[settings.Whose, int] = {}
+    found = await read(sent)
+    assert {(one.node, one.is_own) for one in found} == all_of_them
+    assert sent[FIRST, False] == first["version"]
+    assert await read(sent) == []
+    _, later = await _put(api, {})
+    [one] = await read(sent)
+    assert (one.node, one.version) == (FIRST, later["version"])
+
+
 async def test_a_gateway_speaks_for_its_own_terminals_only(api: Api) -> None:
     await serve(api, OTHER_HUB, FIRST)
     _, made = await _put(api, _BODY)
