@@ -26,7 +26,7 @@ from underpass_control.storage.database import Database
 
 # Questions of fairness that are answered at a time, and those that may wait: one reads up to
 # `fairness.MOST_CELLS` records of each link.
-_AT_ONCE, _MOST_WAITING = 2, 128
+_AT_ONCE, _MOST_WAITING = 2, 1_024
 
 
 class LedgerOfBeam:

@@ -31,7 +31,7 @@ from underpass_control.storage.models import Beam
 # Plans read and rendered for readers at a time: one has up to some MB, and takes some ms of the
 # processor or more. So many other requests may wait.
 _AT_ONCE = 2
-_MOST_WAITING = 128
+_MOST_WAITING = 1_024
 
 
 class Plans:

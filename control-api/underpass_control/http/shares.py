@@ -21,7 +21,7 @@ from underpass_control.storage.models import Terminal
 # Amounts are given for this time from now on.
 _PERIOD_MS = 1_000
 # Requests that may wait while one reads the plans, which may have some MB.
-_MOST_WAITING = 128
+_MOST_WAITING = 1_024
 
 
 class Shares:

@@ -25,7 +25,7 @@ from underpass_control.storage.database import Database
 # The most obstructions that are compared with a place, and the most stretches that are shown.
 _MOST_COMPARED, _MOST_SHOWN = 200, 1_000
 # Places looked at at a time, and those that may wait: each takes memory and time of the processor.
-_AT_ONCE, _MOST_WAITING = 2, 128
+_AT_ONCE, _MOST_WAITING = 2, 1_024
 # A degree of latitude is up to half a per cent shorter than on average.
 _MARGIN = 1.01
 _SHOWN = ("name", "kind", "satellite", "source")
