@@ -1,5 +1,7 @@
 //! A disk in memory that loses bytes as real disks do when power fails.
 
+mod content;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,6 +10,7 @@ use bytes::Bytes;
 use nix::errno::Errno;
 
 use crate::disk::Disk;
+use content::Content;
 
 /// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
@@ -43,9 +46,9 @@ pub enum Fault {
 #[derive(Clone, Debug, Default)]
 struct File {
     /// As the process sees it.
-    written: Vec<u8>,
+    written: Content,
     /// As it is after a loss of power.
-    durable: Vec<u8>,
+    durable: Content,
     /// Up to where both are the same, except for forgotten sectors.
     clean: usize,
     /// Sectors that a failed sync has left unwritten.
@@ -142,8 +145,7 @@ impl SimulatedDisk {
     /// Makes the first sector that has these bytes unreadable. Returns its segment.
     pub fn spoil_in(&self, bytes: &[u8]) -> Option<u64> {
         self.media().files.iter_mut().find_map(|(number, file)| {
-            let mut windows = file.written.windows(bytes.len());
-            let at = windows.position(|window| window == bytes)?;
+            let at = file.written.find(bytes)?;
             file.unreadable.insert(at / SECTOR);
             Some(*number)
         })
@@ -175,6 +177,14 @@ impl SimulatedDisk {
     /// Bytes on the disk.
     pub fn used_bytes(&self) -> u64 {
         self.media().used()
+    }
+
+    /// Bytes of memory that the contents take.
+    pub fn memory_bytes(&self) -> u64 {
+        let media = self.media();
+        let files = media.files.values().chain(media.deleted.values());
+        let memory = files.map(|file| file.written.memory() + file.durable.memory());
+        memory.sum::<usize>() as u64
     }
 
     /// Bytes written in all.
@@ -222,9 +232,8 @@ impl SimulatedDisk {
     /// Flips a bit of the first place that has these bytes; false if none has.
     pub fn flip_in(&self, bytes: &[u8]) -> bool {
         for file in self.media().files.values_mut() {
-            let mut windows = file.written.windows(bytes.len());
-            if let Some(at) = windows.position(|window| window == bytes) {
-                file.written[at] ^= 1;
+            if let Some(at) = file.written.find(bytes) {
+                file.written.flip(at, 1);
                 file.make_durable();
                 return true;
             }
@@ -245,7 +254,7 @@ impl SimulatedDisk {
             let length = file.written.len() as u64;
             if at < length {
                 let bit = 1 << (roll(&mut dice) % 8);
-                file.written[at as usize] ^= bit;
+                file.written.flip(at as usize, bit);
                 file.make_durable();
                 return true;
             }
@@ -281,18 +290,15 @@ impl File {
     fn sync(&mut self) {
         if self.forgotten.is_empty() {
             let clean = self.clean.min(self.durable.len());
-            self.durable.truncate(clean);
-            self.durable.extend(&self.written[clean..]);
+            self.durable.follow(&self.written, clean);
         } else {
             let mut durable = self.written.clone();
             for sector in &self.forgotten {
-                let (start, old) = (sector * SECTOR, piece(&self.durable, *sector));
-                let new = piece(&self.written, *sector).len();
-                let end = (start + new).min(durable.len());
-                let start = start.min(end);
-                durable[start..end].fill(0);
-                let kept = old.len().min(end - start);
-                durable[start..start + kept].copy_from_slice(&old[..kept]);
+                let old = self.durable.sector(*sector);
+                let mut kept = vec![0; self.written.sector(*sector).len()];
+                let known = old.len().min(kept.len());
+                kept[..known].copy_from_slice(&old[..known]);
+                durable.write((sector * SECTOR).min(durable.len()), &kept);
             }
             self.durable = durable;
         }
@@ -307,10 +313,7 @@ impl File {
 
     fn write(&mut self, at: usize, bytes: &[u8]) {
         let end = at + bytes.len();
-        if self.written.len() < end {
-            self.written.resize(end, 0);
-        }
-        self.written[at..end].copy_from_slice(bytes);
+        self.written.write(at, bytes);
         self.clean = self.clean.min(at / SECTOR * SECTOR);
         if !bytes.is_empty() {
             for sector in at / SECTOR..=(end - 1) / SECTOR {
@@ -330,7 +333,7 @@ impl File {
     fn lose_power(&mut self, in_order: bool, dice: &mut u64, losses: &mut Losses) {
         let sectors = self.written.len().max(self.durable.len()).div_ceil(SECTOR);
         let changed: Vec<usize> = (0..sectors)
-            .filter(|sector| piece(&self.written, *sector) != piece(&self.durable, *sector))
+            .filter(|sector| self.written.sector(*sector) != self.durable.sector(*sector))
             .collect();
         let kept = roll(dice) % (changed.len() as u64 + 1);
         let mut after = self.durable.clone();
@@ -347,22 +350,13 @@ impl File {
                     lost += 1;
                 }
             }
-            let new = piece(&self.written, sector);
+            let new = self.written.sector(sector);
             if survives && !new.is_empty() {
-                let start = sector * SECTOR;
-                if after.len() < start + new.len() {
-                    after.resize(start + new.len(), 0);
-                }
-                after[start..start + new.len()].copy_from_slice(new);
+                after.write(sector * SECTOR, new);
             }
         }
         self.written = after;
     }
-}
-
-fn piece(bytes: &[u8], sector: usize) -> &[u8] {
-    let start = (sector * SECTOR).min(bytes.len());
-    &bytes[start..(start + SECTOR).min(bytes.len())]
 }
 
 impl Media {
@@ -428,7 +422,7 @@ impl Disk for SimulatedDisk {
         if media.capacity.is_some_and(|most| used + bytes > most) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        media.file(segment)?.write(0, &vec![0; bytes as usize]);
+        media.file(segment)?.written.grow(bytes as usize);
         Ok(())
     }
 
@@ -520,7 +514,7 @@ impl Disk for SimulatedDisk {
         if start < end && unreadable.next().is_some() {
             return failed();
         }
-        Ok(Bytes::copy_from_slice(&file.written[start..end]))
+        Ok(file.written.read(start, end).into())
     }
 
     fn delete(&mut self, segment: u64) -> io::Result<()> {

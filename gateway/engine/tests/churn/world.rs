@@ -417,8 +417,7 @@ impl World {
             let (files, used) = (node.disk.sectors().len(), node.disk.used_bytes());
             assert!(files <= most, "node {number} has {files} segments");
             assert!(used <= most as u64 * SEGMENT_BYTES, "node {number}: {used}");
-            // Once for the written and once for the durable contents.
-            bytes += 2 * used;
+            bytes += node.disk.memory_bytes();
         }
         bytes
     }
