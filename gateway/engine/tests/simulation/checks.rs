@@ -1,9 +1,12 @@
 //! Conditions at any time, and at the end.
 
+use std::collections::BTreeSet;
+
 use underpass_bundle::CustodyFigures;
 use underpass_engine::Engine;
 
 use crate::apps::{Ended, StreamRun};
+use crate::custody::{Name, custody_of};
 use crate::line::Pair;
 use crate::world::World;
 
@@ -19,12 +22,17 @@ const SIGNALS: usize = 64;
 impl World {
     /// Checks what must hold at any time.
     pub fn check(&mut self) {
-        for node in 0..self.nodes.len() {
-            self.note_durable(node);
-        }
+        let now = self.instant();
+        let nodes = self.nodes.iter();
+        // Once for all checks: it decodes the head of every stored bundle.
+        let custody = nodes.map(|node| custody_of(&node.engines, now));
+        let custody: Vec<BTreeSet<Name>> = custody.collect();
         self.check_stores();
         self.check_windows();
-        self.check_custody();
+        self.check_custody(&custody);
+        for (node, custody) in custody.into_iter().enumerate() {
+            self.note_durable(node, custody);
+        }
     }
 
     fn check_stores(&self) {
@@ -59,16 +67,6 @@ impl World {
                 );
             }
         }
-    }
-
-    pub fn info(&self, serial: usize, end: usize) -> Option<underpass_streams::StreamInfo> {
-        let stream = &self.streams[serial];
-        let key = stream.ends[end].key?;
-        let engines = self.nodes[stream.node_of(end)].engines.iter();
-        let found = engines
-            .flat_map(|engine| engine.streams(usize::MAX))
-            .find(|(peer, epoch, info)| (*peer, *epoch, info.id) == (key.peer, key.epoch, key.id));
-        found.map(|(.., info)| info)
     }
 
     /// Whether faults have ceased and everything has been carried. The run looks only now

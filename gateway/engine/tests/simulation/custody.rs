@@ -18,7 +18,7 @@ pub type Name = (u64, u64, u64, u64);
 /// The state of all bundles under custody.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Bundles that have not been delivered.
+    /// Bundles that have a custodian; some of them have been delivered meanwhile.
     open: BTreeSet<Name>,
     /// Bundles that have been offered to a session, or restored by a later run. The
     /// source node may still drop any other bundle.
@@ -134,26 +134,17 @@ impl World {
         }
     }
 
-    /// Checks that every bundle has a custodian until it is delivered.
-    pub fn check_custody(&mut self) {
-        let now = self.instant();
-        let mut stored = BTreeSet::new();
-        for node in &self.nodes {
-            stored.extend(custody_of(&node.engines, now));
-        }
-        let ledger = &mut self.ledger;
-        ledger.open.extend(&stored);
-        let delivered = &ledger.delivered;
-        ledger.open.retain(|name| !delivered.contains(name));
+    /// Checks that every bundle has a custodian until it is delivered. `custody` has what each
+    /// node has custody of now.
+    pub fn check_custody(&mut self, custody: &[BTreeSet<Name>]) {
+        let stored: BTreeSet<Name> = custody.iter().flatten().copied().collect();
         let stopped = |name: &Name| self.nodes.iter().any(|node| node.kept.contains(name));
-        let open = ledger.open.iter();
-        let lost: Vec<Name> = open
-            .filter(|name| !stored.contains(*name) && !stopped(name))
-            .copied()
-            .collect();
-        for name in &lost {
-            ledger.open.remove(name);
-        }
+        let ledger = &mut self.ledger;
+        let gone = ledger.open.difference(&stored).copied();
+        let gone = gone.filter(|name| !ledger.delivered.contains(name));
+        let (kept, lost): (Vec<Name>, Vec<Name>) = gone.partition(stopped);
+        ledger.open = stored;
+        ledger.open.extend(kept);
         let lost: Vec<Name> = lost
             .into_iter()
             .filter(|name| ledger.bound.contains(name))

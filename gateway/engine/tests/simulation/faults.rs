@@ -1,16 +1,16 @@
 //! Faults, and their repair.
 
 use underpass_cla::Class;
-use underpass_engine::{Engine, HopId};
+use underpass_engine::{Engine, HopId, StreamKey};
 use underpass_streams::ResetCode;
 
 use crate::apps::Ended;
-use crate::custody::custody_of;
+use crate::custody::{Name, custody_of};
 use crate::disk::DiskWork;
 use crate::nodes;
 use crate::schedule::{Fault, HowStopped};
 use crate::world::{Happening, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// An application gives up what is never answered after this time.
@@ -121,7 +121,8 @@ impl World {
 
     pub fn stop(&mut self, number: usize, how: HowStopped, dice: u64) {
         self.note_unheard(number);
-        self.note_durable(number);
+        let custody = custody_of(&self.nodes[number].engines, self.instant());
+        self.note_durable(number, custody);
         self.note_promises(number);
         self.note_custody(number);
         // A crash during a write needs something to write.
@@ -160,24 +161,19 @@ impl World {
     }
 
     /// Notes which of a node's sealed bundles and stream bytes are on its disk, or were
-    /// handed over.
-    pub fn note_durable(&mut self, number: usize) {
-        let quiet = self.nodes[number].work.as_ref().map(DiskWork::is_quiet);
-        if quiet != Some(true) {
+    /// handed over. `custody` is what it has custody of now.
+    pub fn note_durable(&mut self, number: usize, custody: BTreeSet<Name>) {
+        let node = &mut self.nodes[number];
+        let quiet = node.work.as_ref().map(DiskWork::is_quiet);
+        if quiet != Some(true) || !node.is_up() {
             return;
         }
-        let now = self.instant();
-        let node = &mut self.nodes[number];
-        if node.is_up() {
-            node.durable = custody_of(&node.engines, now);
-        }
-        for stream in 0..self.streams.len() {
-            for end in 0..2 {
-                if self.streams[stream].node_of(end) == number
-                    && let Some(info) = self.info(stream, end)
-                {
-                    self.streams[stream].ends[end].durable = info.sent_bytes;
-                }
+        node.durable = custody;
+        let engines = node.engines.iter();
+        for (peer, epoch, info) in engines.flat_map(|engine| engine.streams(usize::MAX)) {
+            let id = info.id;
+            if let Some((stream, end)) = node.streams.get(&StreamKey { peer, epoch, id }) {
+                self.streams[*stream].ends[*end].durable = info.sent_bytes;
             }
         }
     }
