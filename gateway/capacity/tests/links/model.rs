@@ -124,6 +124,25 @@ struct Packet {
     bits: u64,
 }
 
+/// Packets under way, by the time, s, at which they are due; those of one time in the order in
+/// which they left. On a fast link there are thousands, so that no step may look at all of them.
+#[derive(Default)]
+struct UnderWay(VecDeque<(f64, Packet)>);
+
+impl UnderWay {
+    fn push(&mut self, at: f64, packet: Packet) {
+        let is_before = |(other, _): &(f64, Packet)| other.total_cmp(&at).is_le();
+        let place = self.0.partition_point(is_before);
+        self.0.insert(place, (at, packet));
+    }
+
+    /// Takes the next packet that is due at `t`.
+    fn pop_due(&mut self, t: f64) -> Option<(f64, Packet)> {
+        let is_due = self.0.front().is_some_and(|(at, _)| *at <= t);
+        is_due.then(|| self.0.pop_front()).flatten()
+    }
+}
+
 /// Runs `link` for `seconds`.
 pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> Course {
     let start = Instant::now();
@@ -158,8 +177,8 @@ pub struct Way<'a> {
     slots: Slots,
     others: f64,
     /// Packets past the queue by arrival time; they are acknowledged then.
-    arriving: Vec<(f64, Packet)>,
-    acks: Vec<(f64, Packet)>,
+    arriving: UnderWay,
+    acks: UnderWay,
     /// When the last acknowledgement left the other direction's queue.
     last_ack: f64,
     /// By number: the last transmission of each unacknowledged packet.
@@ -217,8 +236,8 @@ impl<'a> Way<'a> {
             served: 0.0,
             slots: Slots::default(),
             others: 0.0,
-            arriving: Vec::new(),
-            acks: Vec::new(),
+            arriving: UnderWay::default(),
+            acks: UnderWay::default(),
             last_ack: 0.0,
             outstanding: BTreeMap::new(),
             on_their_way: BTreeMap::new(),
@@ -467,7 +486,7 @@ impl<'a> Way<'a> {
                 continue;
             }
             let jitter = link.jitter_s * 2.0 * self.random.part();
-            self.arriving.push((t + (link.there)(t) + jitter, packet));
+            self.arriving.push(t + (link.there)(t) + jitter, packet);
         }
         if self.queue.is_empty() {
             // Unused capacity is lost.
@@ -478,7 +497,7 @@ impl<'a> Way<'a> {
 
     /// Packets arrive, and are acknowledged.
     fn acknowledge(&mut self, t: f64, queue_s: f64) {
-        for (at, packet) in due(&mut self.arriving, t) {
+        while let Some((at, packet)) = self.arriving.pop_due(t) {
             self.arrived += 1;
             let bunch_s = self.link.bunch_s;
             let left = match bunch_s > 0.0 {
@@ -489,11 +508,10 @@ impl<'a> Way<'a> {
             let held_back = ((self.link.pretends)(t) - waited).max(0.0);
             // Acknowledgements do not overtake each other in the queue.
             self.last_ack = self.last_ack.max(left + queue_s + held_back);
-            self.acks
-                .push((self.last_ack + (self.link.back)(t), packet));
+            self.acks.push(self.last_ack + (self.link.back)(t), packet);
         }
         self.delivered = 0.0;
-        for (at, packet) in due(&mut self.acks, t) {
+        while let Some((at, packet)) = self.acks.pop_due(t) {
             let Some((number, transmission)) = packet.of_sender else {
                 continue;
             };
@@ -556,11 +574,4 @@ impl<'a> Way<'a> {
         let step = (could, self.delivered, self.queue_s(t), capacity);
         self.course.steps.push(step);
     }
-}
-
-/// Takes the packets that are due at `t`, in order of time.
-fn due(waiting: &mut Vec<(f64, Packet)>, t: f64) -> Vec<(f64, Packet)> {
-    let mut due: Vec<_> = waiting.extract_if(.., |(at, _)| *at <= t).collect();
-    due.sort_by(|a, b| a.0.total_cmp(&b.0));
-    due
 }
