@@ -135,6 +135,7 @@ impl World {
         self.crash_disk(number, how, dice);
         let node = &mut self.nodes[number];
         node.engines.clear();
+        node.deadline = None;
         node.mailboxes.clear();
         node.ready.clear();
         node.sessions.clear();
@@ -267,6 +268,7 @@ impl World {
         self.nodes[number].work = work;
         let engines = nodes::engines(&self.schedule, number, incarnation, stores, now);
         self.nodes[number].engines = engines;
+        self.nodes[number].deadline = None;
         self.wake_disk(number);
         self.watch_links(number);
         self.forgive(number);

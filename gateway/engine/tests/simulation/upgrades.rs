@@ -87,6 +87,7 @@ impl World {
         let config = nodes::config(&self.schedule, number, u64::MAX);
         let engines = Engine::take_over(now, &config, stores, state).expect("it agrees");
         self.nodes[number].engines = engines;
+        self.nodes[number].deadline = None;
         // Carries out the pending actions.
         self.call_all(number, |_, _| ());
         self.tell_plans(number);

@@ -23,6 +23,8 @@ use crate::schedule::{CALM, Fault, Schedule};
 pub struct Node {
     /// By shard; none while it is stopped.
     pub engines: Vec<Engine>,
+    /// When the first of them is due; `None` after a call of any, until it is asked for.
+    pub deadline: Option<Option<Instant>>,
     pub incarnation: u64,
     /// The part that survives its process.
     pub disk: Option<Disk>,
@@ -144,8 +146,10 @@ impl Node {
         self.mailboxes.values().any(|passed| !passed.is_empty())
     }
 
-    fn next_timeout(&self) -> Option<Instant> {
-        self.engines.iter().filter_map(Engine::next_timeout).min()
+    fn next_timeout(&mut self) -> Option<Instant> {
+        let engines = self.engines.iter();
+        let first = || engines.filter_map(Engine::next_timeout).min();
+        *self.deadline.get_or_insert_with(first)
     }
 }
 
@@ -161,6 +165,7 @@ impl World {
             let (stores, work) = opened.unzip();
             Node {
                 engines: nodes::engines(&schedule, node, 1, stores, start),
+                deadline: None,
                 incarnation: 1,
                 disk,
                 work,
@@ -259,13 +264,13 @@ impl World {
         self.start + self.now
     }
 
-    pub fn next_time(&self) -> Option<Duration> {
+    pub fn next_time(&mut self) -> Option<Duration> {
         let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
-        let deadlines = self.nodes.iter().filter_map(|node| {
+        let (beacon, start) = (self.next_beacon(), self.start);
+        let deadlines = self.nodes.iter_mut().filter_map(|node| {
             let deadline = node.next_timeout()?;
-            Some(deadline.saturating_duration_since(self.start))
+            Some(deadline.saturating_duration_since(start))
         });
-        let beacon = self.next_beacon();
         queued.into_iter().chain(deadlines).chain(beacon).min()
     }
 
@@ -356,6 +361,7 @@ impl World {
         call: impl FnOnce(&mut Engine, Instant) -> R,
     ) -> Option<R> {
         let now = self.instant();
+        self.nodes[node].deadline = None;
         let engine = self.nodes[node].engines.get_mut(shard)?;
         let result = call(engine, now);
         let mut actions = 0;
