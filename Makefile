@@ -67,9 +67,11 @@ console: $(CONSOLE)
 $(CONSOLE): $(CONSOLE_SOURCES) | setup
 	$(call timed,building the console,console/npm ci && console/npm run build)
 
+PROGRAMS := underpass satlink swarm
+
 build: setup console
 	$(call timed,building underpass and the programs of its tests (first time: some minutes),\
-	    cargo build --locked --release -p underpass -p satlink -p chain -p shards -p swarm)
+	    cargo build --locked --release $(addprefix -p ,$(PROGRAMS)))
 
 demo: build
 	@PYTHONPATH=control-api $(PYTHON) -m tests.testbed.demo
@@ -137,6 +139,7 @@ format: setup
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
 
+bench: PROGRAMS += chain shards
 bench: build
 	@.ci/setup --bench
 	@PYTHONPATH=control-api $(PYTHON) -m tests.benchmarks $(ARGS)

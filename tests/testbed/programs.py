@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).parents[2]
+# No test starts these.
+_OF_BENCHMARKS = ("chain", "shards")
 
 
 class MissingProgramError(RuntimeError):
@@ -20,7 +22,8 @@ def built(name: str) -> str:
     """Return the path of a program of this workspace, from UNDERPASS_BIN or target/release."""
     path = Path(os.environ.get("UNDERPASS_BIN") or _ROOT / "target" / "release") / name
     if not path.exists():
-        raise MissingProgramError(f"{path} is not there: run `make build`, or set UNDERPASS_BIN")
+        made = "`make bench`" if name in _OF_BENCHMARKS else "`make build`"
+        raise MissingProgramError(f"{path} is not there: run {made}, or set UNDERPASS_BIN")
     return str(path)
 
 
