@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import shutil
@@ -10,6 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import asyncpg
 
 from tests.free_port import free_port
 
@@ -65,16 +68,16 @@ class Server:
         self._control("-m", "immediate", "-w", "stop")
 
     def sql(self, statement: str) -> None:
-        """Execute a statement."""
-        command = [
-            self._programs / "psql",
-            "-q",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-d",
-            self.url("postgres"),
-        ]
-        run(*map(str, command), "-c", statement)
+        """Execute a statement. The calling thread must not run an event loop."""
+        asyncio.run(self._execute(statement))
+
+    async def _execute(self, statement: str) -> None:
+        # By psql it would cost a process, for each of hundreds of databases two.
+        connection = await asyncpg.connect(self.url("postgres"), ssl=False)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
 
     def initialise(self) -> None:
         """Make an empty cluster."""
