@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.console.fleet import Fleet
-from tests.console.service import ControlService
+from tests.console.service import ControlService, prepare
 from tests.drives.island import ISLAND_OSM
 
 
 def main() -> None:
     """Run until Ctrl-C."""
     with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
-        service = ControlService(Path(folder), maps=(ISLAND_OSM,))
+        service = ControlService(Path(folder), prepare(Path(folder), maps=(ISLAND_OSM,)))
         fleet = Fleet(service)
         fleet.start()
         print(f"{service.url}#token={service.operator}", flush=True)

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.console.fleet import Fleet
 from tests.console.pages import PATIENCE_MS
-from tests.console.service import ControlService
+from tests.console.service import ControlService, Prepared, prepare
 from tests.drives.island import ISLAND_OSM
 
 _BUILT = Path(underpass_control.__file__).parent / "console" / "index.html"
@@ -55,13 +55,22 @@ def page(browser: Browser) -> Iterator[Page]:
     assert not wrong, wrong
 
 
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """A database with a map, to be copied: each command that fills it imports its libraries."""
+    return prepare(tmp_path_factory.mktemp("prepared"), maps=(ISLAND_OSM,))
+
+
 @pytest.fixture(scope="module")
-def service(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlService]:
+def service(
+    request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlService]:
     """The service, on a map of its own."""
     del browser
     if not _BUILT.exists():
         pytest.skip("the console has not been built: make console")
-    running = ControlService(tmp_path_factory.mktemp("console"), maps=(ISLAND_OSM,))
+    prepared: Prepared = request.getfixturevalue("prepared")
+    running = ControlService(tmp_path_factory.mktemp("console"), prepared)
     yield running
     running.close()
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.console.fleet import DRIVER, Fleet
 from tests.console.pages import PATIENCE_MS, go, sign_in
-from tests.console.service import ControlService
+from tests.console.service import ControlService, prepare
 from tests.console.test_slices import report
 from tests.drives.island import ISLAND_OSM
 
@@ -25,7 +25,7 @@ _WIDTH, _HEIGHT = 1200, 760
 def main() -> None:
     """Make them."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        service = ControlService(Path(folder), maps=(ISLAND_OSM,))
+        service = ControlService(Path(folder), prepare(Path(folder), maps=(ISLAND_OSM,)))
         fleet = Fleet(service)
         fleet.start()
         browser = playwright.chromium.launch(

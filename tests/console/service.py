@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +21,41 @@ _ROOT = Path(__file__).parents[2]
 _COMMAND = (sys.executable, "-m", "underpass_control")
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A database as a service begins with it, and tokens for the service's callers."""
+
+    path: Path
+    operator: str
+    viewer: str
+    gateway: str
+
+
+def prepare(folder: Path, *, maps: tuple[Path, ...] = ()) -> Prepared:
+    """Make a database with the schema and these maps."""
+    path = folder / "prepared.db"
+    environment = _environment(path)
+    _run(environment, "migrate")
+    operator, viewer, gateway = (
+        _token(environment, role) for role in ("operator", "viewer", "gateway")
+    )
+    for one in maps:
+        _run(environment, "obstruction", "import", str(one))
+    return Prepared(path, operator, viewer, gateway)
+
+
 class ControlService:
     """`underpass-control serve` on a port of the loopback, with tokens for its callers."""
 
-    def __init__(self, folder: Path, *, maps: tuple[Path, ...] = ()) -> None:
-        """Make its database, import these maps, and start it."""
+    def __init__(self, folder: Path, prepared: Prepared) -> None:
+        """Start it on a copy of a database."""
         self._folder = folder
         self.port = free_port()
-        self._environment = {
-            "UNDERPASS_DATABASE": f"sqlite:///{folder / 'control.db'}",
-            "PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}",
-            # The planner's matrices are small: more threads only wait for each other.
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-        self.cli("migrate")
-        self.operator = self.token("operator")
-        self.viewer = self.token("viewer")
-        self.gateway = self.token("gateway")
-        for path in maps:
-            self.cli("obstruction", "import", str(path))
+        self._environment = _environment(folder / "control.db")
+        self.operator = prepared.operator
+        self.viewer = prepared.viewer
+        self.gateway = prepared.gateway
+        shutil.copy(prepared.path, folder / "control.db")
         self.start()
 
     @property
@@ -59,19 +77,11 @@ class ControlService:
 
     def token(self, role: str, node: int | None = None) -> str:
         """Make a token of a role."""
-        which = [] if node is None else ["--node", str(node)]
-        return self.cli("token", "create", f"a {role}", "--role", role, *which).strip()
+        return _token(self._environment, role, node)
 
     def cli(self, *arguments: str) -> str:
         """Run a command of `underpass-control` beside the service; return its output."""
-        done = subprocess.run(
-            [*_COMMAND, *arguments],
-            env=os.environ | self._environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
+        return _run(self._environment, *arguments)
 
     def call(self, method: str, path: str, body: object = None, token: str | None = None) -> Any:
         """Make a request, as the operator if no token is given; return the answer's JSON."""
@@ -105,6 +115,31 @@ class ControlService:
     def close(self) -> None:
         """End it."""
         self.process.stop()
+
+
+def _environment(database: Path) -> dict[str, str]:
+    return {
+        "UNDERPASS_DATABASE": f"sqlite:///{database}",
+        "PYTHONPATH": f"{_ROOT / 'control-api'}:{_ROOT}",
+        # The planner's matrices are small: more threads only wait for each other.
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def _token(environment: Mapping[str, str], role: str, node: int | None = None) -> str:
+    which = [] if node is None else ["--node", str(node)]
+    return _run(environment, "token", "create", f"a {role}", "--role", role, *which).strip()
+
+
+def _run(environment: Mapping[str, str], *arguments: str) -> str:
+    done = subprocess.run(
+        [*_COMMAND, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
 
 
 def now_ms() -> int:
