@@ -20,6 +20,8 @@ ARGS ?= run
 # (tests/order.py), whatever the number of their tests.
 TEST_BEDS ?= 5
 ON_TEST_BEDS := testbed or node or swarm or console
+# The folders that have them: each of pytest's processes imports all modules that it looks through.
+WITH_TEST_BEDS := tests/console tests/e2e tests/interop tests/packaging tests/testbed
 # How long each fuzz target runs, s.
 FUZZ_SECONDS ?= 5
 
@@ -96,7 +98,7 @@ test-console: console
 test-python: build
 	@# One more than processors: now and then a test waits for a database or for time.
 	$(call timed,Python tests,$(call some,-n $$(($$(nproc) + 1)) --dist worksteal,-m "not ($(ON_TEST_BEDS))"))
-	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile --no-loadscope-reorder,-m "$(ON_TEST_BEDS)"))
+	$(call timed,tests on test beds,$(call some,-n $(TEST_BEDS) --dist loadfile --no-loadscope-reorder,-m "$(ON_TEST_BEDS)" $(WITH_TEST_BEDS)))
 
 # Not part of `test`: building the images takes minutes.
 test-images: build
