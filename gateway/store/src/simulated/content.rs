@@ -54,7 +54,7 @@ impl Content {
     /// Overwrites bytes, with zeros before them if it is shorter.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         let end = at + bytes.len();
-        if at >= self.bytes.len() && bytes.iter().all(|byte| *byte == 0) {
+        if at >= self.bytes.len() && is_zero(bytes) {
             return self.grow(end);
         }
         self.length = self.length.max(end);
@@ -97,6 +97,11 @@ impl Content {
         let whole = self.bytes.len().next_multiple_of(SECTOR);
         self.bytes.resize(whole.min(self.length), 0);
     }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    let mut pieces = bytes.chunks(SECTOR);
+    pieces.all(|piece| *piece == ZEROS[..piece.len()])
 }
 
 #[cfg(test)]
