@@ -19,39 +19,23 @@ const MOST_FILE_BYTES: u64 = 1024;
 /// Why keys cannot be used.
 #[derive(Debug, Error)]
 pub enum BpsecError {
-    /// A file cannot be read.
     #[error("bpsec.keys_dir: cannot read {path}: {source}")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The system's reason.
         source: std::io::Error,
     },
-    /// Everybody may read a key.
     #[error("bpsec.keys_dir: everybody may read {path}: chmod o= it")]
-    Readable {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file holds no key.
+    Readable { path: PathBuf },
     #[error("bpsec.keys_dir: {path}: {source}")]
     Key {
-        /// The file.
         path: PathBuf,
         /// What is wrong and what to do.
         source: KeyError,
     },
-    /// A key cannot protect others.
     #[error(
         "bpsec.keys_dir: {path}: a key for confidentiality must have 32 or 64 digits, not {digits}"
     )]
-    Length {
-        /// The file.
-        path: PathBuf,
-        /// What it has.
-        digits: usize,
-    },
-    /// The system gives no random numbers for keys.
+    Length { path: PathBuf, digits: usize },
     #[error("bpsec: no key can be made: {0}")]
     Unfit(Failure),
 }

@@ -14,33 +14,21 @@ use thiserror::Error;
 /// Why a node could not be asked.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// No node answers at the socket.
     #[error("no node answers at {socket}: {source}")]
-    Connect {
-        /// The socket.
-        socket: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// The node's answer broke off.
+    Connect { socket: PathBuf, source: io::Error },
     #[error("the node's answer broke off: {0}")]
     Http(#[from] hyper::Error),
-    /// This version does not understand the node's answer.
     #[error("the node's answer is not understood: {0}")]
     Answer(#[from] serde_json::Error),
-    /// The node refuses, in its own words.
     #[error("{0}")]
     Refused(String),
-    /// The answer cannot be printed.
     #[error("cannot print: {0}")]
     Print(io::Error),
-    /// The query cannot be written into a request.
     #[error("this cannot be asked for: {0}")]
     Request(hyper::http::Error),
     /// What is asked for makes no sense.
     #[error("{0}")]
     Usage(String),
-    /// The runtime does not start.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
 }

@@ -24,20 +24,10 @@ use crate::state_files;
 /// Why the count of starts cannot be kept.
 #[derive(Debug, Error)]
 pub enum IncarnationError {
-    /// The state folder is not usable.
     #[error("node.state_dir: cannot use {path}: {source}")]
-    Folder {
-        /// The file or folder concerned.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// The file holds something else.
+    Folder { path: PathBuf, source: io::Error },
     #[error("{path} is no count of starts: remove it only if no peer has streams with this node")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-    },
+    Malformed { path: PathBuf },
 }
 
 /// Counts a start at `time` and makes the new count durable.

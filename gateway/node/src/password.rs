@@ -11,16 +11,12 @@ use crate::client::{self, ClientError};
 /// Why there is no hash.
 #[derive(Debug, Error)]
 pub enum PasswordError {
-    /// The password cannot be read.
     #[error("cannot read the password: {0}")]
     Read(#[from] io::Error),
-    /// It cannot be one.
     #[error("a password must have 1 to 255 bytes")]
     Length,
-    /// It cannot be hashed.
     #[error("the hash {0}")]
     Hash(#[from] HashError),
-    /// The hash cannot be printed.
     #[error(transparent)]
     Print(#[from] ClientError),
 }

@@ -32,35 +32,25 @@ pub enum SecurityError {
     /// The folder's files cannot be used.
     #[error("tls.pki_dir {dir}: {source}")]
     Credentials {
-        /// The folder.
         dir: PathBuf,
         /// What is wrong and what to do.
         source: Box<PkiError>,
     },
     /// The authority's certificate cannot be trusted.
     #[error("tls.pki_dir {dir}: {source}")]
-    Verifier {
-        /// The folder.
-        dir: PathBuf,
-        /// What is wrong.
-        source: VerifierError,
-    },
+    Verifier { dir: PathBuf, source: VerifierError },
     /// The certificate is another node's: every peer would refuse it.
     #[error("tls.pki_dir {dir}: node.crt names {names}, and this node is {node}")]
     OtherNode {
-        /// The folder.
         dir: PathBuf,
         /// The node ids that the certificate names.
         names: String,
-        /// This node's id.
         node: String,
     },
     /// Certificate or key are not fit for TLS.
     #[error("tls.pki_dir {dir}: {source}")]
     Tls {
-        /// The folder.
         dir: PathBuf,
-        /// What is wrong.
         source: TlsConfigError,
     },
 }

@@ -18,7 +18,6 @@ pub enum IdentityError {
     /// The folder's files cannot be used, or the authority's cannot.
     #[error(transparent)]
     Pki(#[from] PkiError),
-    /// The authority cannot be trusted.
     #[error(transparent)]
     Verifier(#[from] VerifierError),
     /// Certificate and key are not fit for TLS.

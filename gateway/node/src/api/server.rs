@@ -55,40 +55,27 @@ pub enum ApiError {
     Socket {
         /// What gives its path.
         key: &'static str,
-        /// The socket's path.
         path: PathBuf,
-        /// The system's reason.
         source: io::Error,
     },
-    /// Another process answers at the socket.
     #[error("{0} {1}: another node is running there")]
     Taken(&'static str, PathBuf),
     /// The TCP address cannot be bound.
     #[error("api.listen {address}: {source}")]
     Listen {
-        /// The address.
         address: SocketAddr,
-        /// The system's reason.
         source: io::Error,
     },
     /// A token cannot be read.
     #[error("api.token {name:?}: {path}: {source}")]
     Token {
-        /// The token's name.
         name: String,
-        /// The file.
         path: PathBuf,
-        /// The reason.
         source: io::Error,
     },
     /// Certificate or key cannot be used.
     #[error("api: {path}: {reason}")]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Tls { path: PathBuf, reason: String },
 }
 
 /// The running servers; they end when this is dropped.

@@ -129,7 +129,6 @@ pub enum FilterError {
     /// It cannot be made for this architecture.
     #[error("{0}")]
     Make(#[from] BackendError),
-    /// The kernel does not take it.
     #[error("the kernel does not take the filter: {0}")]
     Install(#[from] io::Error),
 }

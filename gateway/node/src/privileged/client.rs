@@ -29,10 +29,8 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Why the helper did not do it.
 #[derive(Debug, Error)]
 pub enum HelperError {
-    /// It cannot be started.
     #[error("the helper does not start: {0}")]
     Start(io::Error),
-    /// It has ended, or does not answer.
     #[error("the helper has ended")]
     Lost,
     /// It tried.

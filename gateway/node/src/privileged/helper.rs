@@ -21,7 +21,6 @@ use crate::path_manager::PathManager;
 /// Why the helper ends before the node does.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// Its input is no socket of a node.
     #[error("the helper is started by `underpass run` alone: {0}")]
     Socket(#[from] io::Error),
     /// The first message says nothing of use.

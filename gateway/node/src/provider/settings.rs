@@ -73,44 +73,31 @@ pub struct Settings {
 /// Why settings are not taken.
 #[derive(Debug, Error)]
 pub enum SettingsError {
-    /// They are too large to be looked at.
     #[error("settings of {0} bytes are more than {MAX_BYTES}")]
     Large(usize),
-    /// They are not the JSON that they should be.
     #[error("malformed settings: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Another format.
     #[error("settings of format {0}, not {FORMAT}")]
     Format(u64),
-    /// No version.
     #[error("settings: must be 1 to {MOST_VERSION}")]
     Version,
-    /// The node's configuration does not let the provider set it.
     #[error("this node lets nobody set {0:?} from afar: provider.may_set does not name it")]
     Forbidden(&'static str),
-    /// An entry has no name, or the name of another entry.
     #[error("each {0} needs a name of its own")]
     Name(&'static str),
-    /// The node does not have it.
     #[error("there is no class {0:?}")]
     Class(String),
-    /// Nor that.
     #[error("there is no terminal {0}")]
     Terminal(i64),
-    /// An entry does not name its terminal.
     #[error("each terminal needs a node of its own")]
     Node,
-    /// It is not to be set.
     #[error("{what} {name:?}: {key} cannot be set from afar")]
     Key {
         /// class, path or terminal.
         what: &'static str,
-        /// Its name.
         name: String,
-        /// The key.
         key: String,
     },
-    /// A new path leads to somebody else.
     #[error("path {0:?}: neighbour must be one that this node has already")]
     Neighbour(String),
     /// What comes of it is no configuration.

@@ -24,15 +24,11 @@ use crate::traces::Tracer;
 /// Why a node cannot work with its control service.
 #[derive(Debug, Error)]
 pub enum ControlError {
-    /// What the configuration names cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Reports cannot be kept.
     #[error("control.spool_file {path}: {source}")]
     Spool {
-        /// The file.
         path: std::path::PathBuf,
-        /// What is wrong.
         source: SpoolError,
     },
     /// A terminal cannot prove where it is.

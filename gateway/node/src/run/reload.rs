@@ -46,33 +46,24 @@ pub(super) use settings::with_settings;
 /// Why what runs stays as it is.
 #[derive(Debug, Error)]
 pub enum ReloadError {
-    /// The files cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A running node cannot take this over.
     #[error("{} cannot change while the node runs: restart it", .0.join(", "))]
     Restart(Vec<String>),
-    /// The node would get its first neighbour, or lose its last one.
     #[error(
         "the first [[path]] or [[terminal]] cannot come, nor the last one go, while the node runs: restart it"
     )]
     Alone,
-    /// A rule names no class.
     #[error("edge.rule: {0}")]
     Class(#[from] UnknownClass),
-    /// The users of a proxy cannot be told apart.
     #[error(transparent)]
     Edge(#[from] EdgeError),
-    /// Keys of bundles cannot be used.
     #[error(transparent)]
     Bpsec(#[from] BpsecError),
-    /// The sockets of a path cannot be opened.
     #[error(transparent)]
     Run(#[from] Box<RunError>),
-    /// The rules of interception cannot be replaced.
     #[error("edge.interception: {0}")]
     Interception(#[from] HelperError),
-    /// Rates, classes or custody contradict themselves.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }

@@ -25,10 +25,8 @@ const ECHO_EACH: Duration = Duration::from_millis(200);
 /// Why no test begins.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpeedTestError {
-    /// One at a time.
     #[error("a speed test is running")]
     Running,
-    /// Nothing leads to a hub.
     #[error("this node has no peer that its clients' streams go to")]
     NoPeer,
 }

@@ -42,10 +42,8 @@ const WAITING: usize = 64;
 /// Why a node cannot be watched.
 #[derive(Debug, Error)]
 pub enum TopError {
-    /// There is nothing to draw on.
     #[error("top needs a terminal; `underpass top --once` prints one table")]
     NoTerminal,
-    /// The terminal refuses.
     #[error("the terminal cannot be used: {0}")]
     Terminal(io::Error),
     /// Threads or signals cannot be had.

@@ -45,31 +45,22 @@ const GLANCE: Duration = Duration::from_millis(2);
 /// Why the node goes on as it is.
 #[derive(Debug, Error)]
 pub enum UpgradeError {
-    /// Somebody else has asked for it.
     #[error("another program is being started already")]
     Busy,
-    /// With this process, its container ends.
     #[error("this process is the first of its container, which ends with it: start another one")]
     First,
-    /// The next program does not start.
     #[error("the next program does not start: {0}")]
     Launch(io::Error),
-    /// It has ended, or is silent.
     #[error("the next program does not answer: {0}")]
     Channel(#[from] io::Error),
-    /// It does not want to.
     #[error("the next program refuses: {0}")]
     Refused(String),
-    /// It says something else.
     #[error("the next program does not say what was expected")]
     Answer,
-    /// The node cannot be handed over.
     #[error("this node cannot be handed over now: {0}")]
     Unsettled(&'static str),
-    /// The state cannot be sent.
     #[error(transparent)]
     State(#[from] HandoverError),
-    /// Engines cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }

@@ -30,16 +30,12 @@ const MOST_FILES: usize = 1 << 20;
 /// Why a node is not taken over.
 #[derive(Debug, Error)]
 pub enum TakeOverError {
-    /// Nobody is there, or ended.
     #[error("the process that runs does not answer: {0}")]
     Channel(#[from] io::Error),
-    /// The state cannot be read.
     #[error(transparent)]
     State(#[from] HandoverError),
-    /// This change of the configuration needs a restart.
     #[error("{0} has changed: restart the node")]
     Changed(&'static str),
-    /// It says something else.
     #[error("the process that runs does not say what was expected")]
     Order,
 }

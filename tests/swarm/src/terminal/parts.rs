@@ -61,7 +61,6 @@ pub enum TerminalError {
     /// The engine does not want its configuration.
     #[error(transparent)]
     Engine(#[from] underpass_engine::EngineError),
-    /// There is no socket for beacons.
     #[error("beacons: {0}")]
     Beacons(#[from] std::io::Error),
 }

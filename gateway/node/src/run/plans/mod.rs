@@ -39,13 +39,10 @@ pub enum TakeError {
     /// It is not followed here.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// Parts of so many beams are not passed on.
     #[error("plans of {0} beams are passed on already")]
     Beams(usize),
-    /// A terminal has no path for it.
     #[error("no path to node {neighbour:?} follows the plans of beam {beam:?}")]
     NoPath {
-        /// The beam.
         beam: String,
         /// Where the plan came from, if from another node.
         neighbour: Option<u64>,
