@@ -236,22 +236,15 @@ pub struct Report {
 
 /// Why a frame breaks this protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FrameError {
     /// A head of more than [`MAX_HEAD_BYTES`].
     #[error("a head of {0} bytes is above {MAX_HEAD_BYTES}")]
     Head(u32),
-    /// A payload of more than the node's limit.
     #[error("a payload of {bytes} bytes is above {most}")]
-    Payload {
-        /// Its length.
-        bytes: u32,
-        /// The limit.
-        most: u32,
-    },
-    /// The head is not JSON of this protocol.
+    Payload { bytes: u32, most: u32 },
     #[error("the head is not understood: {0}")]
     Malformed(String),
-    /// A payload behind a head that has none.
     #[error("a payload follows a head that has none")]
     Unexpected,
 }

@@ -40,22 +40,14 @@ pub struct ClientConfig {
 
 /// Why a source cannot be asked at all.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ConfigError {
-    /// The configured URL is not valid.
     #[error("cdni.url = {0:?}: must be http(s)://HOST[:PORT]/PATH, of the HostIndex")]
     Url(String),
-    /// The authorities' certificates cannot be read.
     #[error("cdni.ca_file {path}: {reason}")]
-    Authorities {
-        /// The file's path.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The system has no authorities' certificates.
+    Authorities { path: PathBuf, reason: String },
     #[error("cdni.ca_file is not set, and the system has no authorities: {0}")]
     NoAuthorities(std::io::Error),
-    /// TLS cannot be set up.
     #[error("TLS to the source of CDNI metadata: {0}")]
     Tls(#[from] rustls::Error),
 }

@@ -23,17 +23,14 @@ const OBJECT_SIZE: &str = "underpass.ObjectSize";
 
 /// Why a document is not used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum DocumentError {
-    /// The document is too long.
     #[error("it has more than {MOST_DOCUMENT_BYTES} bytes")]
     TooLong,
-    /// The document is not JSON of this kind.
     #[error("it is not understood: {0}")]
     Malformed(String),
-    /// The document has too many hosts and paths.
     #[error("it has more than {MOST_RULES} hosts and paths")]
     TooManyRules,
-    /// The paths of the document are nested too deep.
     #[error("its paths are nested more than {MOST_DEPTH} deep")]
     TooDeep,
 }

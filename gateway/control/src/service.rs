@@ -33,36 +33,23 @@ pub struct ServiceConfig {
 
 /// Why the service cannot be asked at all.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ConfigError {
-    /// What was given is not an address.
     #[error("{0:?} is no address of a control service: must be https://HOST[:PORT][/PREFIX]")]
     Url(String),
-    /// The token cannot be read.
     #[error("control.token_file {path}: {reason}")]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The authorities' certificates cannot be read.
+    Token { path: PathBuf, reason: String },
     #[error("ca_file {path}: {reason}")]
-    Authorities {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The system has no authorities' certificates.
+    Authorities { path: PathBuf, reason: String },
     #[error("ca_file is not set, and the system has no authorities: {0}")]
     NoAuthorities(std::io::Error),
-    /// TLS cannot be set up.
     #[error("TLS to the control service: {0}")]
     Tls(#[from] rustls::Error),
 }
 
 /// Why a request has come to nothing.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ServiceError {
     /// The token cannot be read any more.
     #[error(transparent)]
@@ -70,20 +57,12 @@ pub enum ServiceError {
     /// The service cannot be reached, or the exchange broke off.
     #[error("{0}")]
     Lost(String),
-    /// It took too long.
     #[error("no answer within {} s", .0.as_secs())]
     Late(Duration),
-    /// The answer is not that of a control service.
     #[error("the answer is not understood: {0}")]
     Answer(String),
-    /// The service answers with an error.
     #[error("{status}: {detail}")]
-    Status {
-        /// Which.
-        status: StatusCode,
-        /// In its own words.
-        detail: String,
-    },
+    Status { status: StatusCode, detail: String },
 }
 
 /// The control service, as this node reaches it.

@@ -115,17 +115,14 @@ pub struct Part {
 
 /// The payload is no such message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum WireError {
-    /// It ends too early.
     #[error("the message is cut short")]
     Short,
-    /// It is of a version that is not understood.
     #[error("version {0} is not understood")]
     Version(u8),
-    /// It has a kind that is not understood.
     #[error("kind {0} is not understood")]
     Kind(u8),
-    /// A field has a value that it must not have.
     #[error("a field has an impossible value")]
     Value,
 }

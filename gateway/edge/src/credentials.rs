@@ -23,26 +23,16 @@ static HASHING: Semaphore = Semaphore::const_new(2);
 
 /// Why the users of a listener cannot be told apart.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum UserError {
-    /// The password's file cannot be read, or holds none.
     #[error("user {name:?}: password_file {path}: {source}")]
     File {
-        /// The user.
         name: String,
-        /// The file.
         path: PathBuf,
-        /// The reason.
         source: io::Error,
     },
-    /// The hash is none.
     #[error("user {name:?}: password_hash {source}")]
-    Hash {
-        /// The user.
-        name: String,
-        /// The reason.
-        source: HashError,
-    },
-    /// The system gives no random numbers.
+    Hash { name: String, source: HashError },
     #[error("the system gives no random numbers")]
     Randomness,
 }

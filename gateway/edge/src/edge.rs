@@ -30,26 +30,16 @@ use crate::traces::Traces;
 
 /// Why an edge cannot start.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum EdgeError {
-    /// Two listeners have one name.
     #[error("two listeners are named {0:?}")]
     Name(String),
-    /// The users of a listener cannot be told apart.
     #[error("edge.listener {listener:?}: {source}")]
-    Users {
-        /// The listener.
-        listener: String,
-        /// The user, and what is wrong.
-        source: UserError,
-    },
-    /// A listening socket could not be set up.
+    Users { listener: String, source: UserError },
     #[error("cannot listen on {address} for {listener:?}: {source}")]
     Listen {
-        /// The listener.
         listener: String,
-        /// Its address.
         address: SocketAddr,
-        /// What the system said.
         source: io::Error,
     },
 }

@@ -29,23 +29,18 @@ const MOST_NESTED: usize = 32;
 
 /// Why a state was not handed over or taken over.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum HandoverError {
-    /// The other process cannot be read from or written to.
     #[error("the state could not be carried: {0}")]
     Io(#[from] io::Error),
-    /// It does not begin as a state does.
     #[error("this is no state of a node")]
     NoState,
-    /// It is of a version that this program does not read.
     #[error("the state is of version {0}, and this program reads version {VERSION}")]
     Version(u32),
-    /// It is longer than was allowed.
     #[error("the state has more than {0} bytes")]
     TooLong(u64),
-    /// It is not in the form of its version.
     #[error("the state is malformed: {0}")]
     Malformed(String),
-    /// Its parts contradict each other.
     #[error("the state contradicts itself: {0}")]
     Inconsistent(&'static str),
 }

@@ -24,27 +24,14 @@ pub struct Acknowledgement {
 
 /// Why a plan is not followed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Refused {
-    /// It is not newer than the one that is there.
     #[error("version {version} is not newer than {known}, which is there")]
-    Old {
-        /// The plan's version.
-        version: u64,
-        /// The version that is there.
-        known: u64,
-    },
-    /// It is another beam's.
+    Old { version: u64, known: u64 },
     #[error("it is for beam {beam:?}; this link is in beam {known:?}")]
-    Beam {
-        /// The plan's beam.
-        beam: String,
-        /// The one that is followed.
-        known: String,
-    },
-    /// It is another link's.
+    Beam { beam: String, known: String },
     #[error("it is for the {} link, which this node does not send on", .0.name())]
     Link(Direction),
-    /// It does not concern this node.
     #[error("it has no line for terminal {0}")]
     Nobody(u64),
 }

@@ -34,17 +34,14 @@ pub struct Fix {
 
 /// Why a position cannot be one.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FixError {
-    /// Not of this Earth.
     #[error("no place on Earth: longitude {0}, latitude {1}")]
     Place(f64, f64),
-    /// Too fast, or less than nothing.
     #[error("speed {0} m/s is not between 0 and {MAX_SPEED_MPS}")]
     Speed(f64),
-    /// No direction.
     #[error("heading {0} is not between 0 and 360 degrees")]
     Heading(f64),
-    /// No error of a position.
     #[error("accuracy {0} m is not between 0 and {MAX_ACCURACY_M}")]
     Accuracy(f64),
 }

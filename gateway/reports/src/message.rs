@@ -28,17 +28,14 @@ pub struct Message {
 
 /// Why a payload is no message.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum MessageError {
-    /// It is too large to be looked at.
     #[error("a message of {0} bytes is more than {MAX_MESSAGE_BYTES}")]
     Large(usize),
-    /// It is not the JSON that it should be.
     #[error("malformed reports: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Another version.
     #[error("reports of version {0}, not {VERSION}")]
     Version(u64),
-    /// More reports than allowed.
     #[error("{0} reports in a message, more than {MAX_REPORTS}")]
     Many(usize),
 }

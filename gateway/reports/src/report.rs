@@ -83,27 +83,20 @@ pub enum Kind {
 
 /// Why something is not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ReportError {
-    /// A number is out of its range, or none.
     #[error("{member} = {value}: must be {} to {}", range.0, range.1)]
     Range {
-        /// Which.
         member: &'static str,
-        /// What it is.
         value: f64,
-        /// What it may be.
         range: (f64, f64),
     },
-    /// A text is empty, too long, or has control characters.
     #[error("{0}: must have 1 to {1} bytes, without control characters")]
     Text(&'static str, usize),
-    /// A version of software is empty, too long, or not visible ASCII.
     #[error("version: must have 1 to {MAX_VERSION_CHARS} visible ASCII characters")]
     Version,
-    /// Too many classes.
     #[error("{0} classes in a link's figures, more than {MAX_CLASSES}")]
     Classes(usize),
-    /// Too many links.
     #[error("{0} links in a status, more than {MAX_LINKS}")]
     Links(usize),
 }

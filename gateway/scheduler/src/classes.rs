@@ -19,17 +19,14 @@ pub struct ClassConfig {
 
 /// What is wrong with a set of classes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ClassError {
-    /// Too many classes.
     #[error("{0} classes; at most {MOST_CLASSES} are possible")]
     TooMany(usize),
-    /// A class is configured twice.
     #[error("class {0} is configured twice")]
     Twice(Class),
-    /// A weight is zero.
     #[error("class {0} has weight 0; give it at least 1")]
     NoWeight(Class),
-    /// Signalling is missing or shares its priority.
     #[error(
         "class 0, signalling, must be there, with a priority number below that of every other class"
     )]

@@ -20,16 +20,14 @@ const SUFFIX: &str = "custody";
 
 /// Why a directory cannot be used.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum DirectoryError {
-    /// Another process has it.
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
-    /// It cannot be made, read or written.
     #[error("cannot use {path}: {source}")]
     Io {
         /// The directory, or the file in it.
         path: PathBuf,
-        /// The system's reason.
         source: io::Error,
     },
 }

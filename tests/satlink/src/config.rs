@@ -166,45 +166,30 @@ pub enum PcapPoint {
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ConfigError {
-    /// The file cannot be read.
     #[error("{path}: {source}")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// What the system says.
         source: std::io::Error,
     },
     /// It is not the TOML wanted; the message has line and key.
     #[error("{path}: {source}")]
     Parse {
-        /// The file.
         path: PathBuf,
-        /// What the parser says.
         source: Box<toml::de::Error>,
     },
     /// A link has a value that cannot be.
     #[error("{place}: {source}")]
-    Profile {
-        /// The table.
-        place: String,
-        /// The key and value.
-        source: ProfileError,
-    },
+    Profile { place: String, source: ProfileError },
     /// A terminal's trace cannot be used.
     #[error("{place}: {source}")]
-    Trace {
-        /// The terminal.
-        place: String,
-        /// Why not.
-        source: TraceError,
-    },
+    Trace { place: String, source: TraceError },
     /// Something else is wrong.
     #[error("{place}: {problem}")]
     Invalid {
         /// The table or key.
         place: String,
-        /// What is wrong with it.
         problem: String,
     },
 }

@@ -55,31 +55,18 @@ pub struct StepConfig {
 
 /// Why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TraceError {
-    /// The file cannot be read.
     #[error("{path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// It is no trace; the message has line and key.
     #[error("{path}: {source}")]
     Parse {
-        /// The file.
         path: PathBuf,
-        /// What the parser says.
         source: serde_json::Error,
     },
-    /// A value cannot be.
     #[error("trace {name:?}: {problem}")]
-    Invalid {
-        /// The trace.
-        name: String,
-        /// Where and what is wrong.
-        problem: String,
-    },
+    Invalid { name: String, problem: String },
 }
 
 impl TraceConfig {

@@ -36,17 +36,14 @@ impl Relaying {
 
 /// A claim that a neighbour may not make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Forgery {
-    /// The bundle names a source that is not behind the neighbour.
     #[error("its source is not behind the neighbour")]
     Source,
-    /// The bundle names a custodian that is not behind the neighbour.
     #[error("its custodian is not behind the neighbour")]
     Custodian,
-    /// Bundles of this neighbour are not relayed to this destination.
     #[error("nothing is relayed from this neighbour to its destination")]
     Relay,
-    /// A custody signal names a transmission that never was.
     #[error("it signals custody of what was not sent to the neighbour")]
     Signal,
 }

@@ -11,20 +11,17 @@ use thiserror::Error;
 
 /// What is wrong with an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum CborError {
-    /// The bytes end inside an item.
     #[error("the CBOR item is cut short")]
     Truncated,
-    /// Another type of item was due.
     #[error("a CBOR item of another type was expected")]
     UnexpectedType,
     /// A reserved additional-information value or a misplaced break.
     #[error("malformed CBOR head")]
     Malformed,
-    /// An array has another number of elements than the format asks for.
     #[error("a CBOR array has the wrong number of elements")]
     WrongCount,
-    /// Bytes follow the last item.
     #[error("bytes follow the last CBOR item")]
     Trailing,
 }

@@ -69,17 +69,14 @@ pub struct ObjectKey {
 
 /// The store has failed; all changes since the last commit are lost.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum StoreError {
-    /// The database says so.
     #[error("the store of deferred requests fails: {0}")]
     Database(#[from] rusqlite::Error),
-    /// A folder or file cannot be made.
     #[error("the store of deferred requests cannot be opened: {0}")]
     Open(#[from] std::io::Error),
-    /// A record cannot be read or written.
     #[error("a record of a deferred request is damaged: {0}")]
     Record(#[from] serde_json::Error),
-    /// The database was made by a later version of this program.
     #[error("the store of deferred requests has format {0}, which is not understood")]
     Format(i64),
 }

@@ -128,20 +128,16 @@ pub struct Host(Arc<str>);
 
 /// Why a text is no host.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum HostError {
-    /// Empty, or longer than 253 octets.
     #[error("a host name has 1 to 253 octets")]
     Length,
-    /// A label is empty or longer than 63 octets.
     #[error("a label of a host name has 1 to 63 octets")]
     Label,
-    /// An octet that no host name contains.
     #[error("a host name consists of letters, digits, '-', '_' and '.'")]
     Octet,
-    /// The last label is a number.
     #[error("a host name does not end in a number")]
     Numeric,
-    /// Brackets without an IPv6 address inside.
     #[error("brackets must hold an IPv6 address")]
     Bracket,
 }

@@ -15,22 +15,18 @@ use crate::switch::Switch;
 
 /// Why interception cannot be set up or changed.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum InterceptionError {
-    /// The name would not make a table's name.
     #[error("interception.name {0:?} must be 1 to 32 letters, digits or underscores")]
     Name(String),
-    /// An interface's name that is none.
     #[error("interception.interfaces: {0:?} is no interface name")]
     Interface(String),
     /// A mark or table of zero, which would mean every packet.
     #[error("interception.mark and interception.routing_table must not be 0")]
     Zero,
-    /// nft or ip failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
         what: &'static str,
-        /// What the program said.
         source: io::Error,
     },
 }

@@ -12,21 +12,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a request got no reply.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ControlError {
-    /// Nobody listens, or the connection broke.
     #[error("control socket {path}: {source}")]
-    Socket {
-        /// Path of the socket.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The reply is not one.
+    Socket { path: PathBuf, source: io::Error },
     #[error("control socket {path}: reply not understood: {source}")]
     Reply {
-        /// Path of the socket.
         path: PathBuf,
-        /// What is wrong with it.
         source: serde_json::Error,
     },
 }

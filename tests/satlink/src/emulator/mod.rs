@@ -39,34 +39,23 @@ const LATE: Nanos = 1_000_000;
 
 /// Why the emulator cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum EmulatorError {
-    /// A device cannot be made.
     #[error(transparent)]
     Tun(#[from] TunError),
     /// The beam's profile cannot be.
     #[error(transparent)]
     Beam(#[from] BeamError),
-    /// A blockage's time cannot be.
     #[error("blockage: {0}")]
     Blockage(String),
-    /// A trace cannot be used.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The control socket cannot be opened.
     #[error("control socket {path}: {source}")]
-    Socket {
-        /// Its path.
-        path: String,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The record of packets cannot be written.
+    Socket { path: String, source: io::Error },
     #[error("pcap: {0}")]
     Pcap(io::Error),
-    /// The hub's device is gone.
     #[error("the hub's device: {0}")]
     Hub(io::Error),
-    /// Waiting for events failed.
     #[error("waiting for packets: {0}")]
     Wait(io::Error),
 }

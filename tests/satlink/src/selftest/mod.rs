@@ -25,22 +25,18 @@ const DELAY_MS: f64 = 300.0;
 
 /// Why the errors cannot be measured.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum SelftestError {
-    /// A system call failed.
     #[error("cannot {step}: {source}")]
     System {
-        /// What was tried.
         step: &'static str,
-        /// What the system says.
         source: io::Error,
     },
     /// The emulator could not be controlled.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The emulator did not start or refused a request.
     #[error("the emulator: {0}")]
     Emulator(String),
-    /// Nothing came through.
     #[error("only {0} packets came through")]
     Silence(usize),
 }

@@ -17,23 +17,14 @@ const TX_QUEUE_PACKETS: u32 = 50_000;
 
 /// Why a device cannot be made.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TunError {
-    /// There is no such namespace.
     #[error("network namespace {path}: {source}")]
-    Namespace {
-        /// Where it was looked for.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A step of making the device failed.
+    Namespace { path: PathBuf, source: io::Error },
     #[error("device {device}: cannot {step}: {source}{}", advice(source))]
     Step {
-        /// Name of the device.
         device: String,
-        /// What was tried.
         step: String,
-        /// What the system says.
         source: io::Error,
     },
 }
