@@ -131,7 +131,6 @@ pub(crate) fn listen(config: &Config) -> io::Result<TcpListener> {
     TcpListener::from_std(bound(config)?.into())
 }
 
-/// Dials the neighbour.
 pub(crate) async fn dial(config: &Config) -> io::Result<TcpStream> {
     let domain = Domain::for_address(config.remote);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;

@@ -47,7 +47,6 @@ struct Sent {
     end: u64,
 }
 
-/// A session.
 pub(crate) struct Session<'a> {
     config: &'a Config,
     node: &'a Arc<dyn Node>,

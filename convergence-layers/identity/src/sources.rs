@@ -61,7 +61,6 @@ impl Known {
     }
 }
 
-/// The contacts of one source.
 #[derive(Default)]
 struct Contacts {
     /// Those that keep their places.

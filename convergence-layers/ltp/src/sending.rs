@@ -83,14 +83,11 @@ pub(crate) enum Heard {
     More,
 }
 
-/// A segment that was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
-    /// The checkpoint that it is.
     pub(crate) checkpoint: Option<u64>,
     /// Its data bytes, if they are sent again.
     pub(crate) again_bytes: u64,
-    /// Its data bytes.
     pub(crate) bytes: u64,
 }
 

@@ -28,7 +28,6 @@ impl Log {
         }
     }
 
-    /// The levels of the lines with this message.
     pub fn levels_of(&self, message: &str) -> Vec<Level> {
         let lines = self.lines.0.lock().unwrap();
         let lines = lines.iter().filter(|(_, said)| said == message);

@@ -15,7 +15,6 @@ const RENAMED: u64 = 1 << 32;
 /// An event that takes longer than this never comes, however loaded the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a session told.
 pub enum Told {
     Up(SessionId, SessionInfo, Arc<dyn Session>),
     Ready(SessionId),

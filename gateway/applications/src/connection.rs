@@ -300,7 +300,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
         }
     }
 
-    /// A service's endpoint as text.
     fn endpoint(&self, service: u64) -> String {
         let endpoint = self.node.endpoint(service);
         endpoint.map_or_else(String::new, |endpoint| endpoint.to_string())

@@ -28,7 +28,6 @@ const ROUND_TRIPS: u32 = 2;
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 const MOST_PAUSE: Duration = Duration::from_secs(4);
 
-/// One probe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
     pub began: Instant,

@@ -230,7 +230,6 @@ fn authorities(path: &Path) -> Result<RootCertStore, ConfigError> {
     }
 }
 
-/// An error with its causes.
 fn told(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -38,7 +38,6 @@ pub enum DocumentError {
 /// The rules for a host, or for the paths that match a pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// The size of its objects, bytes.
     size_bytes: Option<u64>,
     paths: Vec<(Pattern, Next)>,
 }
@@ -51,7 +50,6 @@ pub(crate) enum Next {
     Link(String),
 }
 
-/// A document that was parsed.
 #[derive(Clone, Debug)]
 pub(crate) enum Document {
     /// A HostIndex: by host and, where given, port.

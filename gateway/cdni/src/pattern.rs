@@ -3,7 +3,6 @@
 /// The length of the longest pattern that is accepted, bytes.
 pub(crate) const MOST_PATTERN_BYTES: usize = 1024;
 
-/// A pattern for paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,

@@ -85,7 +85,6 @@ impl Wants {
 
 /// What is kept in an [`Agenda`].
 pub(crate) trait Item {
-    /// What it wants now.
     fn wants(&self, limits: &Limits) -> Wants;
 }
 

@@ -154,7 +154,6 @@ impl Engine {
         }
     }
 
-    /// Judges a path now.
     fn judge_path(&mut self, now: Instant, id: HopId) {
         let Some(reading) = self.read_path(now, id) else {
             return;
@@ -363,7 +362,6 @@ impl Engine {
         streams.any(|streams| streams.stream_count() > 0)
     }
 
-    /// Whether anything of a class waits for a neighbour.
     fn waits(&self, neighbour: u64, class: Class) -> bool {
         let to = NeighbourId(neighbour);
         self.agent.has_pending(to, class)

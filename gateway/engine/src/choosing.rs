@@ -367,7 +367,6 @@ impl Engine {
         streams.map(|streams| streams.backlog(class).streams).sum()
     }
 
-    /// Notes that a hop was given so many bytes of IP.
     pub(crate) fn note_given(&mut self, now: Instant, id: HopId, ip_bytes: u64) {
         let Some(hop) = self.hops.get_mut(&id) else {
             return;

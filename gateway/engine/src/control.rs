@@ -171,7 +171,6 @@ impl Engine {
         self.after_change(now);
     }
 
-    /// Blocks or releases a hop.
     pub(crate) fn set_blocked(&mut self, now: Instant, id: HopId, blocked: bool) {
         if let Some(hop) = self.hops.get_mut(&id) {
             let was_blocked = std::mem::replace(&mut hop.blocked, blocked);

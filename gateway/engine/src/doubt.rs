@@ -77,7 +77,6 @@ struct Unheard {
     beacon: Instant,
 }
 
-/// Whether a hop is in doubt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubt {
     /// A sign of the peer after this ends the doubt; `None` if the hop is not in doubt.
@@ -223,7 +222,6 @@ impl Doubt {
 }
 
 impl Engine {
-    /// Judges whether a hop is in doubt, and does what follows.
     pub(crate) fn judge_doubt(&mut self, now: Instant, id: HopId) {
         let missed = self.missed_at(now, id);
         let Some(hop) = self.hops.get_mut(&id) else {

@@ -189,7 +189,6 @@ pub struct Engine {
     pub(crate) beam_rate_bps: Option<u64>,
     /// The part of that which operator, plan or configuration allow.
     pub(crate) beam_allowed_bps: Option<u64>,
-    /// What the beam was measured to carry.
     pub(crate) beam_measured_bps: Option<u64>,
     /// The time in which the plans change nothing.
     pub(crate) unchanged: Unchanged,
@@ -390,7 +389,6 @@ impl Engine {
         self.ways.neighbour_to(node)
     }
 
-    /// The hops to a neighbour.
     pub(crate) fn hops_to(&self, neighbour: u64) -> Arc<[HopId]> {
         self.ways.shared_hops_to(neighbour)
     }

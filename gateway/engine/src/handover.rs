@@ -33,7 +33,6 @@ pub struct NodeState {
     shards: Vec<EngineState>,
 }
 
-/// The part of one engine.
 #[derive(Debug, Serialize, Deserialize)]
 struct EngineState {
     agent: AgentState,

@@ -61,7 +61,6 @@ pub struct HopTraffic {
     pub received_bytes: u64,
 }
 
-/// The state of one hop.
 #[derive(Debug)]
 pub(crate) struct Hop {
     pub config: HopConfig,
@@ -77,7 +76,6 @@ pub(crate) struct Hop {
     /// Sessions that carry nothing from here: those of classes that this node does not have, and
     /// those that only receive.
     pub unusable: BTreeSet<SessionId>,
-    /// What is known of the link.
     pub link: LinkState,
     /// When that is to be judged anew.
     pub link_at: Option<Instant>,
@@ -89,7 +87,6 @@ pub(crate) struct Hop {
     pub mru_bytes: Option<u64>,
     /// Traffic the scheduler does not send, bit/s of IP bytes.
     pub subtracted_bps: u64,
-    /// What its link was measured to carry.
     pub measured: MeasuredLink,
     /// Bits per unit of the beam's capacity in the present MODCOD, as its modem says.
     pub efficiency: Option<f64>,

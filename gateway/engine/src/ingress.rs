@@ -66,7 +66,6 @@ impl Engine {
         session.is_some_and(|session| session.info.hears_refusals)
     }
 
-    /// The hop, the neighbour and the class of a session.
     fn origin_of(&self, id: SessionId) -> Option<(HopId, NeighbourId, Class)> {
         let session = self.sessions.get(id)?;
         let class = session.info.class.unwrap_or(self.config.default_class);

@@ -65,7 +65,6 @@ impl Engine {
         self.completing = Completing::default();
     }
 
-    /// The lane of a hop, where it has one for a class.
     pub(crate) fn lane_of(&self, neighbour: u64, class: Class, id: HopId) -> Option<Class> {
         let mut hops = self.hops_with_lanes(neighbour, class);
         lane(class, hops.position(|hop| hop == id)?)

@@ -236,7 +236,6 @@ impl Engine {
         }
     }
 
-    /// Plans the blockages of a hop's line.
     pub(crate) fn plan_blockages_of_line(&mut self, now: Instant, id: HopId) {
         let hop = self.hops.get(&id);
         let Some((hop, line)) = hop.and_then(|hop| Some((hop, hop.config.line?))) else {

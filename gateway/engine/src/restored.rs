@@ -19,7 +19,6 @@ use crate::engine::Engine;
 /// A stream of a former run: its peer, the run's incarnation, its id.
 pub(crate) type FormerStream = (u64, u64, StreamId);
 
-/// What is withheld of a stream.
 #[derive(Debug, Default)]
 struct Withheld {
     /// The run of the peer that the stream was with; 0 if none was heard.
@@ -28,7 +27,6 @@ struct Withheld {
     bundles: BTreeSet<(u64, BundleId)>,
     /// Bundles up to this offset may leave, by the peer's answer.
     below: Option<u64>,
-    /// How many these are.
     leaving: usize,
 }
 

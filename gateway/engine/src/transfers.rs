@@ -117,7 +117,6 @@ pub(crate) struct Kept {
     pub chunks: Vec<Bytes>,
 }
 
-/// All sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     known: FastMap<SessionId, Session>,

@@ -117,7 +117,6 @@ impl Answering {
         self.owed_since.or(self.heard.filter(|_| rest))
     }
 
-    /// Whether the peer is late on a link.
     fn is_late(&self, link: &LivingLink) -> bool {
         let round_trips = link.round_trip(self) * LATE_ROUND_TRIPS;
         let patience = match self.owed_since {
@@ -338,7 +337,6 @@ impl Engine {
             .is_some_and(|(link, session)| session.answering.is_dead(&link))
     }
 
-    /// Replaces the dead sessions of a hop.
     fn replace_dead(&mut self, now: Instant, id: HopId, link: &LivingLink) {
         let Some(hop) = self.hops.get(&id) else {
             return;

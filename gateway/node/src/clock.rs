@@ -140,7 +140,6 @@ impl ControlClock {
         ms.checked_sub(DTN_EPOCH_MS)
     }
 
-    /// Its time now.
     pub fn now_ms(&self) -> Option<u64> {
         self.ms_at(Instant::now())
     }

@@ -25,7 +25,6 @@ const MOST_BYTES: usize = 16 << 20;
 /// Kind, path or class, and neighbour.
 type Place = (&'static str, String, u64);
 
-/// What is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Held {
@@ -57,7 +56,6 @@ pub enum Held {
     BroughtUp {
         /// The path's name.
         path: String,
-        /// Whether it is up.
         up: bool,
     },
     /// A class uses a path while that can carry it.
@@ -99,7 +97,6 @@ impl Held {
         (self.name(), name, neighbour)
     }
 
-    /// The path that it is of, where it is of one.
     fn path(&self) -> Option<&str> {
         match self {
             Held::Blocked { path }
@@ -126,7 +123,6 @@ impl Held {
 pub struct Hold {
     /// Its number, by which it is released; none is used twice.
     pub id: u64,
-    /// What is held.
     #[serde(flatten)]
     pub held: Held,
     /// ms since 1970-01-01 UTC; null where the time was not known.
@@ -221,7 +217,6 @@ impl KeptHolds {
         KeptHolds { file, state }
     }
 
-    /// What is held.
     pub fn all(&self) -> Vec<Hold> {
         self.lock().by_number()
     }

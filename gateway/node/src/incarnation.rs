@@ -63,10 +63,8 @@ pub struct Presence {
     _lock: Flock<File>,
 }
 
-/// A run that begins.
 #[derive(Debug)]
 pub struct NewRun {
-    /// Its number.
     pub incarnation: u64,
     /// Since when no process of the previous run is left, if that is known.
     pub alone_since: Option<Instant>,

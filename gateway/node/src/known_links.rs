@@ -38,7 +38,6 @@ struct Kept {
 /// What is in the file: hops by their names.
 type Links = BTreeMap<String, Kept>;
 
-/// The file.
 #[derive(Debug)]
 pub struct KnownLinks {
     file: PathBuf,

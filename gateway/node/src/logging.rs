@@ -20,7 +20,6 @@ use limits::Limiter;
 pub use limits::Limits;
 use one_line::OneLine;
 
-/// The log of the process.
 pub struct Log {
     /// What is logged.
     pub level: Level,

@@ -98,7 +98,6 @@ pub fn execute(command: PkiCommand) -> Result<(), PkiError> {
     Ok(())
 }
 
-/// How a request is signed.
 struct Signing {
     /// The only node that may ask.
     node: Option<u64>,

@@ -131,7 +131,6 @@ fn wrong(what: &'static str, reason: &str) -> PkiError {
     }
 }
 
-/// The one certificate of a text.
 fn certificate(what: &'static str, text: &str) -> Result<CertificateDer<'static>, PkiError> {
     let all = CertificateDer::pem_slice_iter(text.as_bytes());
     let all: Result<Vec<_>, _> = all.collect();

@@ -16,7 +16,6 @@ use x509_parser::revocation_list::CertificateRevocationList;
 use crate::error::PkiError;
 use crate::serial::Serial;
 
-/// The content of a revocation list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RevocationList {
     /// Grows with each list.

@@ -65,7 +65,6 @@ impl Plan {
         serde_json::to_vec(&self.document).expect("names and numbers are always JSON")
     }
 
-    /// Checks a document.
     pub(crate) fn of(document: Document) -> Result<Plan, PlanError> {
         if document.format != VERSION {
             return Err(PlanError::Version(document.format));

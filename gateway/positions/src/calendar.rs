@@ -2,7 +2,6 @@
 
 use time::{Date, Month};
 
-/// One day, ms.
 pub(crate) const DAY_MS: u64 = 86_400_000;
 /// GPS counts weeks modulo 1024: a receiver that lost count is off by as many.
 const ROLLOVER_MS: u64 = 1024 * 7 * DAY_MS;

@@ -123,7 +123,6 @@ impl World {
         }
     }
 
-    /// Runs from `from` to `until` in steps of `step`.
     fn run(&mut self, from: Duration, until: Duration, step: Duration) {
         let mut now = from;
         let mut ask_at = from;

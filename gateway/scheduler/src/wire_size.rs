@@ -69,7 +69,6 @@ impl TcpWire {
         self.ip_bytes_of_tcp(payload)
     }
 
-    /// IP bytes of `payload_bytes` of TCP payload.
     fn ip_bytes_of_tcp(&self, payload_bytes: u64) -> u64 {
         payload_bytes.saturating_add(
             payload_bytes

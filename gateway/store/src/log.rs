@@ -444,7 +444,6 @@ impl<D: Disk> Log<D> {
         Ok(number)
     }
 
-    /// Makes a segment with its header.
     fn begin(&mut self, header: &SegmentHeader) -> io::Result<()> {
         self.disk.create(header.number)?;
         self.disk.sync_names()?;

@@ -294,7 +294,6 @@ impl<D: Disk> Log<D> {
         Ok(put.payload.concat().into())
     }
 
-    /// A bundle as it was put.
     fn read_whole(&mut self, id: u64, location: &Location) -> Result<Put, ReadError> {
         let length = usize::try_from(location.length()).map_err(io::Error::other)?;
         let nonce = self.segments.nonce(location.segment);

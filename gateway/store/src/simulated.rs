@@ -372,7 +372,6 @@ impl Media {
         }
     }
 
-    /// Whether the disk is to fail at this.
     fn fails_at(&mut self, fault: Fault) -> bool {
         let Some(left) = self.faults.get_mut(&fault).filter(|left| **left > 0) else {
             return false;

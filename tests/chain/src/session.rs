@@ -24,7 +24,6 @@ pub enum Error {
     Foreign(String),
 }
 
-/// A session that is up.
 pub struct Session {
     pub stream: TcpStream,
     pub decoder: Decoder,

@@ -13,7 +13,6 @@ use underpass_streams::Announcement;
 pub const HUB: u64 = 1;
 /// The number of classes of each node, and so of sessions of each hop.
 pub const CLASSES: u64 = 3;
-/// The class of the streams.
 pub const STREAMS: Class = Class(2);
 
 /// A node with a hop to each of the neighbours, by the neighbours' numbers.

@@ -16,7 +16,6 @@ const SESSIONS: usize = 8;
 /// The terminals, and how they come to the hub.
 #[derive(Clone, Debug)]
 pub struct Fleet {
-    /// How many terminals.
     pub terminals: usize,
     /// How each is made.
     pub config: Config,
@@ -57,11 +56,9 @@ pub fn connected(terminals: &[Terminal]) -> usize {
     up.count()
 }
 
-/// What the swarm does.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub fleet: Fleet,
-    /// For how long it is measured.
     pub measure: Duration,
     /// Bytes that each downloads at once, where it does.
     pub download: Option<(SocketAddr, u64)>,
@@ -69,7 +66,6 @@ pub struct Plan {
     pub hub_pid: Option<u32>,
 }
 
-/// What came of it.
 #[derive(Debug, Default, Serialize)]
 pub struct Outcome {
     pub terminals: usize,
@@ -91,9 +87,7 @@ pub struct Outcome {
     pub hub_cpu_s: Option<f64>,
     /// The same as a share of one core, percent.
     pub hub_cpu_percent: Option<f64>,
-    /// How long was measured, s.
     pub measured_s: f64,
-    /// Bytes delivered in that time.
     pub delivered_bytes: u64,
     /// Their rate from the first download's begin to its last byte, bit/s.
     pub goodput_bps: Option<f64>,

@@ -132,7 +132,6 @@ impl RawSession {
         self.stream.flush().await
     }
 
-    /// Whether the hub ends the session within a time.
     pub async fn is_ended_within(&mut self, time: Duration) -> bool {
         let end = async {
             let mut input = [0; 4096];

@@ -18,7 +18,6 @@ const MOST_MESSAGE_BYTES: u64 = 64 << 20;
 /// packet around it, it is a message that the daemon takes.
 pub(crate) const MOST_SENT_BYTES: u64 = MOST_MESSAGE_BYTES / 4 * 3 - 4096;
 
-/// What so many bytes are in base64.
 pub(super) fn base64_bytes(bytes: usize) -> usize {
     bytes.div_ceil(3).saturating_mul(4)
 }

@@ -190,7 +190,6 @@ async fn a_green_block_is_received() {
     }
 }
 
-/// A payload on disk, in this folder.
 fn on_disk(folder: &Path, content: &[u8]) -> Arc<PayloadFile> {
     let limits = Limits {
         quota_bytes: 16 << 20,

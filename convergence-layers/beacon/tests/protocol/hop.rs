@@ -46,7 +46,6 @@ pub fn hub(now: Instant, rtt: Duration) -> Endpoint {
     endpoint
 }
 
-/// One beacon that was heard.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard {
     pub by: usize,

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use underpass_ltp::{Config, Event, Reason, SessionId, Span};
 
-/// What the link does to datagrams.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub loss: f64,

@@ -50,7 +50,6 @@ pub(crate) struct Known {
     pub(crate) data_frames: u64,
 }
 
-/// The flow of one connection.
 #[derive(Debug)]
 pub(crate) struct Flow {
     state: Mutex<State>,

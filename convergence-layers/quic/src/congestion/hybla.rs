@@ -29,7 +29,6 @@ pub(super) struct Acknowledgement {
     pub(super) min_rtt: Duration,
 }
 
-/// A Hybla window.
 #[derive(Debug)]
 pub(super) struct Hybla {
     window: Window,

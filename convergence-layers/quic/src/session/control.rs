@@ -22,7 +22,6 @@ pub(super) type Saying = (SendStream, mpsc::Receiver<Message>);
 pub(super) type Hearing = (RecvStream, BytesMut);
 
 impl Link {
-    /// Says what there is to say.
     pub(super) async fn say(&self, (mut stream, mut messages): Saying) -> Down {
         let mut bytes = BytesMut::new();
         while let Some(message) = messages.recv().await {

@@ -67,7 +67,6 @@ fn terminal_of(ca: &Ca, remote: SocketAddr, number: u8) -> DialerConfig {
     }
 }
 
-/// One end of a session.
 struct End {
     node: TestNode,
     id: SessionId,

@@ -43,14 +43,11 @@ pub(super) struct Connected {
     tcp: TcpStream,
     /// The options that it was made with.
     pub(super) options: SocketOptions,
-    /// How long the connecting took.
     pub(super) took: Duration,
 }
 
-/// An attempt that failed.
 struct Failed {
     failure: ContactFailure,
-    /// There was a connection.
     connected: bool,
 }
 

@@ -56,7 +56,6 @@ pub(super) struct Surroundings {
     /// The largest bundle that is taken into memory.
     pub(super) whole_mru_bytes: u64,
     pub(super) unlimited_lowat_bytes: u32,
-    /// Whether MPTCP was asked for.
     pub(super) wants_mptcp: bool,
     /// The receive buffer from when the session is up, bytes of payload; `None` leaves it.
     pub(super) receive_buffer_bytes: Option<u32>,
@@ -189,7 +188,6 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Runs the session to its end.
     pub(super) async fn run(mut self) -> Ended {
         poll_fn(|cx| self.poll(cx)).await;
         let down = self

@@ -118,7 +118,6 @@ impl<S: Socket> SessionHandle<S> {
         }
     }
 
-    /// The socket's figures.
     fn ask(&self) -> PathFigures {
         let figures = self.with_socket(|socket| socket.figures());
         figures.map_or_else(PathFigures::default, |figures| PathFigures {

@@ -87,7 +87,6 @@ impl Total {
 }
 
 impl Subflows {
-    /// The figures at present.
     pub(super) fn figures(&mut self, fd: BorrowedFd<'_>, subflows: &[TcpInfo]) -> PathFigures {
         let each: Vec<PathFigures> = subflows.iter().map(|info| info.figures()).collect();
         let mut figures = self.sum(&each);

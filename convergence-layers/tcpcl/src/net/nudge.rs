@@ -39,7 +39,6 @@ impl Nudge {
         }
     }
 
-    /// Output moves.
     pub(super) fn moving(&mut self) {
         self.pending = None;
     }

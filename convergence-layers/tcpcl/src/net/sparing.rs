@@ -120,7 +120,6 @@ impl Sparing {
         }
     }
 
-    /// What is to be done now.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Step> {
         if std::mem::take(&mut self.stale) {
             return Some(Step::Drop);

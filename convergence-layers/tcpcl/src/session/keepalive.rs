@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 /// During a transfer the interval is at most this: longer ones are agreed on for idle sessions.
 const BUSY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The clock of keepalives.
 #[derive(Debug)]
 pub(super) struct Keepalive {
     interval: Option<Duration>,

@@ -17,7 +17,6 @@ const READ_AHEAD_BYTES: u64 = 1 << 20;
 /// A part of a payload on disk that is to be read.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Of which transfer.
     transfer: u64,
     /// The payload.
     pub file: Arc<PayloadFile>,

@@ -91,7 +91,6 @@ impl Agent {
         }
     }
 
-    /// Reports a forgery.
     pub(super) fn forged(&mut self, arrival: &Arrival, forgery: Forgery) -> Reject {
         if self.events.len() < MAX_WAITING_EVENTS {
             self.events.push_back(Event::Forged {

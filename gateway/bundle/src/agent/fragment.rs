@@ -47,7 +47,6 @@ impl StoredBundle {
         (self.fixed.primary().len() + passed_on) as u64 + REWRITTEN_BYTES
     }
 
-    /// Whether it may be fragmented.
     pub(super) fn may_be_fragmented(&self) -> bool {
         let primary = self.primary();
         let flags = primary.bundle_control_flags;

@@ -28,7 +28,6 @@ pub(crate) struct Memory<K> {
     entries: HashMap<K, Entry>,
     order: BTreeMap<u64, K>,
     owners: HashMap<NeighbourId, Owned>,
-    /// The neighbours by their ranges.
     by_ranges: BTreeSet<(usize, NeighbourId)>,
     next_stamp: u64,
     ranges: usize,
@@ -141,7 +140,6 @@ impl<K: Clone + Eq + Hash> Memory<K> {
         }
     }
 
-    /// Changes what is remembered of a neighbour.
     fn count(&mut self, owner: NeighbourId, change: impl FnOnce(&mut Owned)) {
         let owned = self.owners.entry(owner).or_default();
         let before = owned.ranges;

@@ -8,7 +8,6 @@ use underpass_work::IdMap;
 use super::event::BundleId;
 use super::stored::{StoredBundle, WireName};
 
-/// All stored bundles.
 pub(super) type Bundles = IdMap<BundleId, Box<StoredBundle>>;
 
 /// Finds bundles by their names on the wire. The table has only their ids, since the names are in

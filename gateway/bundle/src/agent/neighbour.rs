@@ -155,7 +155,6 @@ pub(crate) enum Size {
 /// A pause in offers to a neighbour that has no room.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pause {
-    /// Until then.
     pub until: Option<Instant>,
     /// How often in a row it had no room.
     pub refusals: u32,
@@ -174,7 +173,6 @@ impl Pause {
     }
 }
 
-/// One neighbour.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
     pub queues: BTreeMap<Class, Queue>,

@@ -67,7 +67,6 @@ impl OwnNames {
         named.clone()
     }
 
-    /// The node's name.
     pub(super) fn node(&self) -> Option<String> {
         self.named().map(|named| named.node.clone())
     }

@@ -125,7 +125,6 @@ impl Reassembly {
         self.on_disk.handle_timeout(now);
     }
 
-    /// Whether there is room for a fragment from a neighbour for a service.
     fn has_room(&self, from: NeighbourId, service: u64, bytes: u64) -> bool {
         let free = (
             MOST_BYTES.saturating_sub(self.bytes),

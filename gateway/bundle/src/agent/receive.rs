@@ -31,7 +31,6 @@ pub(super) struct Arrival {
     pub class: Class,
     pub age_ms: u64,
     pub expires: Instant,
-    /// Whether it came in a BPDU.
     pub in_bpdu: bool,
     /// The sender of that BPDU, if it has custody of the bundle.
     pub encapsulated: Option<Cteb>,
@@ -66,7 +65,6 @@ pub struct Decoded {
     /// Its length as it came, bytes.
     pub bytes: u64,
     pub(super) outcome: Result<Bundle, DecodeError>,
-    /// Whether it is secured as required.
     pub(super) secured: Result<(), Insecure>,
     /// Whether its security blocks were judged although its payload is on disk.
     pub(super) followed: bool,
@@ -87,7 +85,6 @@ pub(super) struct Encapsulated {
 #[derive(Debug)]
 pub struct Unopened {
     pub(super) whole: Box<Arrival>,
-    /// The service that it is for.
     pub(super) service: u64,
 }
 
@@ -172,14 +169,12 @@ impl Decoder {
         }
     }
 
-    /// Whether a destination is of this node.
     pub(super) fn is_here(&self, destination: &Eid) -> bool {
         service_of(self.node, &self.names, destination).is_some()
     }
 }
 
 impl Decoded {
-    /// Whether it names a custodian.
     pub(super) fn has_custodian(&self) -> bool {
         let bundle = self.outcome.as_ref();
         bundle.is_ok_and(|bundle| bundle.cteb.is_some())

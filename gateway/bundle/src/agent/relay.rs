@@ -30,7 +30,6 @@ pub(super) struct Onward {
 /// Where a bundle for another node goes.
 pub(super) struct Way {
     via: NeighbourId,
-    /// Whether custody is taken on that way.
     take_custody: bool,
     /// Its hop limit and hop count when it is sent.
     hop_count: Option<(u8, u8)>,

@@ -45,7 +45,6 @@ impl Sharding {
         self.shard_of(routed.unwrap_or(NeighbourId(node)))
     }
 
-    /// Whether this agent has a neighbour.
     pub(super) fn has(self, neighbour: NeighbourId) -> bool {
         self.shard_of(neighbour) == self.own
     }

@@ -33,7 +33,6 @@ const READ_AHEAD_FEW: usize = 16;
 const READ_AHEAD_PART: u64 = 64;
 
 impl Agent {
-    /// Stores a bundle and queues it.
     pub(super) fn store_bundle(
         &mut self,
         now: Instant,

@@ -175,7 +175,6 @@ pub(crate) struct StoredBundle {
     pub expires: Instant,
     pub class: Class,
     pub neighbour: NeighbourId,
-    /// Whether this node has custody of it.
     pub custody: bool,
     /// Whether a service of this node sent it.
     pub own: bool,

@@ -249,7 +249,6 @@ impl Bundle {
         there && self.holds_record()
     }
 
-    /// Whether it holds an administrative record.
     pub(crate) fn holds_record(&self) -> bool {
         self.is_administrative() && !self.primary.has_fragmentation()
     }

@@ -35,7 +35,6 @@ const BEFORE_CRC: u64 = 5;
 pub struct Long {
     /// The bundle; without a payload, if it is a BPDU for this node.
     pub bundle: Bundle,
-    /// The head of such a BPDU, and the bundle in it.
     pub(crate) inside: Option<(BpduHead, Bundle)>,
 }
 

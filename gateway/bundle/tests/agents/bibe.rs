@@ -45,7 +45,6 @@ fn opened(bpdu: &Bundle) -> (u64, u64, Bytes) {
     (transmission, deadline, inside)
 }
 
-/// The content of a BPDU.
 pub fn bpdu(transmission: u64, inside: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for (major, argument) in [
@@ -62,7 +61,6 @@ pub fn bpdu(transmission: u64, inside: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The content of a signal.
 fn signal(disposition: u64, runs: &[(u64, u64)]) -> Vec<u8> {
     let mut out = Vec::new();
     write_head(&mut out, ARRAY, 2);

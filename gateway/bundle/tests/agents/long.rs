@@ -93,7 +93,6 @@ pub fn raw(offer: &Offer) -> Bytes {
     [&head[..], &file.unwrap(), &tail.concat()].concat().into()
 }
 
-/// A long bundle as it is decoded.
 fn decoded(decoder: LongDecoding, files: &Files, raw: &Bytes) -> Decoded {
     let mut decoder = decoder;
     let mut payload = Vec::new();

@@ -36,7 +36,6 @@ fn site() -> Site {
     site_with(0)
 }
 
-/// A site that leaves this many bytes of its disk free.
 fn site_with(leave_free_bytes: u64) -> Site {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits {

@@ -27,7 +27,6 @@ const TOO_LITTLE_TO_COUNT: f64 = 0.03;
 const KEPT_OF_STEEP: f64 = 0.9;
 
 impl Estimator {
-    /// What a probe has shown.
     pub(super) fn answer(&mut self, now: Instant, view: &View, probe: Probe) {
         let sent = self.history.sent(probe.began, probe.ends);
         if sent < probe.capacity * UTILISATION * (1.0 + SENT * probe.gain) {

@@ -242,7 +242,6 @@ impl Decisions {
         }
     }
 
-    /// Tells of a decision.
     pub(super) fn tell(&self, flow: FlowDecision) {
         let flow = Arc::new(flow);
         for reader in &mut self.readers.lock().unwrap().open {

@@ -20,7 +20,6 @@ pub(super) enum Beginning {
     Message(Head),
 }
 
-/// What a head tells.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub head_bytes: usize,
@@ -45,7 +44,6 @@ pub(super) fn may_begin(data: &[u8]) -> bool {
     is_answer || length >= 3 && data.get(length).is_none_or(|b| *b == b' ')
 }
 
-/// Whether a request begins so.
 pub(super) fn begins_request(data: &[u8]) -> bool {
     may_begin(data) && !data.starts_with(b"HTTP/")
 }

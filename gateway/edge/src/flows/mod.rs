@@ -56,7 +56,6 @@ pub struct Flows {
     decisions: Arc<Decisions>,
 }
 
-/// The rules that are in force at present.
 #[derive(Debug)]
 struct RulesInForce {
     rules: RwLock<Arc<Classifier>>,

@@ -174,7 +174,6 @@ impl Intake {
     }
 }
 
-/// What a client asks for.
 pub(crate) struct Asked {
     pub method: Method,
     /// Host and port.

@@ -44,9 +44,7 @@ pub(crate) struct Ways {
     pub direct: Arc<dyn Outlet>,
     /// Which of them proxies take at present.
     pub switch: Arc<RwLock<Switch>>,
-    /// The connections on their way.
     pub relays: Arc<Relays>,
-    /// What is known of flows.
     pub flows: Arc<Flows>,
     /// The receiver of ended connections, if there is one.
     pub accounts: Arc<OnceLock<Arc<dyn Accounts>>>,

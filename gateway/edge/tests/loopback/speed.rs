@@ -32,7 +32,6 @@ impl Direction {
     }
 }
 
-/// One end of a stream.
 struct End {
     out: Arc<Mutex<Direction>>,
     into: Arc<Mutex<Direction>>,

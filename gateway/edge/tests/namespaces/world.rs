@@ -206,7 +206,6 @@ impl Gateway {
         }
     }
 
-    /// Ends it cleanly.
     pub fn end(mut self) {
         self.input = None;
         assert!(self.child.wait().unwrap().success());

@@ -28,7 +28,6 @@ pub struct Link {
     pub sessions: Vec<u64>,
     pub dialling: bool,
     pub blocked: bool,
-    /// How many blockages there have been.
     pub blockages: u64,
     /// Events that wait until the link is free.
     pub held: Vec<Happening>,

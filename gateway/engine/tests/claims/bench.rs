@@ -282,7 +282,6 @@ impl Node {
         self.engine.transfer_finished(self.now, key, outcome);
     }
 
-    /// Whether an event of this kind occurred.
     pub fn has(&mut self, kind: impl Fn(&Event) -> bool) -> bool {
         self.collect();
         self.events.iter().any(|(_, event)| kind(event))

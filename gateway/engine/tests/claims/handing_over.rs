@@ -188,7 +188,6 @@ fn another_node_or_division_does_not_take_it() {
     assert!(refused.to_string().starts_with(&inconsistent), "{refused}");
 }
 
-/// The integers of a value, in order.
 fn integers<'a>(value: &'a mut Value, found: &mut Vec<&'a mut Value>) {
     match value {
         Value::Integer(_) => found.push(value),
@@ -233,7 +232,6 @@ fn a_state_with_a_mistake_is_refused_or_taken_and_never_a_panic() {
     assert!(refused > 100 && taken > 100, "{refused} {taken}");
 }
 
-/// The values of all fields of one name.
 fn fields<'a>(value: &'a mut Value, name: &str, found: &mut Vec<&'a mut Value>) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(|one| fields(one, name, found)),

@@ -52,7 +52,6 @@ pub struct Lines {
     pub tells_signs: bool,
 }
 
-/// The line of a session.
 fn line_of(session: SessionId) -> usize {
     session.0 as usize / 100 - 1
 }

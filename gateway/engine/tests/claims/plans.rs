@@ -126,7 +126,6 @@ impl Beam {
         self.busy[terminal] = Some(self.hub.open(TERMINALS[terminal], BULK));
     }
 
-    /// Keeps a terminal busy.
     fn busy_back(&mut self, terminal: usize) {
         self.busy[2 + terminal] = Some(self.terminals[terminal].open(1, BULK));
     }

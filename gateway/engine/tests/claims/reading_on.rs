@@ -50,7 +50,6 @@ pub fn write_on(node: &mut Node, sources: &mut [Source], time: Duration) {
     }
 }
 
-/// A node with small windows.
 fn small(node: u64, neighbour: u64) -> EngineConfig {
     let mut config = config(node, &[neighbour]);
     config.window_bytes = Some(256 << 10);

@@ -7,7 +7,6 @@ use crate::pattern::{is_pattern, pattern};
 use crate::schedule::{EndPlan, StreamPlan};
 use std::time::{Duration, Instant};
 
-/// How an end of a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Closed,
@@ -84,7 +83,6 @@ impl StreamRun {
         [self.plan.opener, self.plan.acceptor][end]
     }
 
-    /// Handles an event of the stream.
     pub fn on_event(&mut self, serial: usize, end: usize, event: &Event) {
         let own = &mut self.ends[end];
         assert!(

@@ -35,7 +35,6 @@ pub struct Flow {
     pub cut: bool,
 }
 
-/// A link and its state.
 #[derive(Debug)]
 pub struct Link {
     pub plan: LinkPlan,

@@ -15,7 +15,6 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The pause before a service tries again if its node's store is full.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// A message, and its state.
 #[derive(Clone, Debug)]
 pub struct MessageRun {
     pub plan: MessagePlan,

@@ -15,13 +15,11 @@ use crate::messages;
 use crate::random::Random;
 use crate::schedule::{CLASSES, HUB, LinkPlan, Schedule};
 
-/// The shard of a node that owns a neighbour.
 fn shard_of(schedule: &Schedule, node: usize, neighbour: u64) -> usize {
     let count = schedule.nodes[node].shards;
     Sharding { own: 0, count }.shard_of(NeighbourId(neighbour))
 }
 
-/// The shard of a node that owns one of its links.
 pub fn shard_of_link(schedule: &Schedule, node: usize, link: usize) -> usize {
     let ends = schedule.links[link].ends;
     let other = ends[usize::from(ends[0] == node)];
@@ -35,7 +33,6 @@ pub fn shard_to(schedule: &Schedule, node: usize, peer: u64) -> usize {
     shard_of(schedule, node, route.map_or(peer, |route| route.via))
 }
 
-/// The configuration of a node of the schedule in one of its incarnations.
 pub fn config(schedule: &Schedule, node: usize, incarnation: u64) -> EngineConfig {
     let plan = &schedule.nodes[node];
     let run = schedule.seed ^ (node as u64) << 32 ^ incarnation;

@@ -22,7 +22,6 @@ pub fn pattern(stream: usize, end: usize, offset: u64, length: usize) -> Bytes {
     BYTES.slice(start..start + length.min(PERIOD))
 }
 
-/// Whether `data` is right for `offset`.
 pub fn is_pattern(stream: usize, end: usize, offset: u64, data: &[u8]) -> bool {
     let mut offset = offset;
     data.chunks(PERIOD).all(|part| {

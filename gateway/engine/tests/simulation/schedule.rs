@@ -17,7 +17,6 @@ pub const CALM: Duration = Duration::from_secs(20);
 pub const HUB: usize = 0;
 pub const CLASSES: u8 = 3;
 
-/// The schedule of a run.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub seed: u64,
@@ -97,7 +96,6 @@ pub struct StreamPlan {
     pub ends: [EndPlan; 2],
 }
 
-/// A message of a service.
 #[derive(Clone, Debug)]
 pub struct MessagePlan {
     pub at: Duration,
@@ -266,7 +264,6 @@ impl Schedule {
         self.faults.iter().any(|(_, fault)| flips(fault))
     }
 
-    /// Whether a node restarts in this run.
     pub fn restarts(&self, node: usize) -> bool {
         let stops =
             |fault: &Fault| matches!(fault, Fault::Stop { node: stopped, .. } if *stopped == node);

@@ -19,7 +19,6 @@ use crate::plans::Watch;
 use crate::random::Random;
 use crate::schedule::{CALM, Fault, Schedule};
 
-/// A node of the network.
 pub struct Node {
     /// By shard; none while it is stopped.
     pub engines: Vec<Engine>,
@@ -314,7 +313,6 @@ impl World {
             .insert((at.max(self.now), self.numbers), happening);
     }
 
-    /// Counts an event this many times.
     pub fn count(&mut self, what: &'static str, times: u64) {
         *self.met.entry(what).or_default() += times;
     }
@@ -324,7 +322,6 @@ impl World {
         self.trace = Random::new(mixed).next();
     }
 
-    /// Calls each engine of a node.
     pub fn call_all(&mut self, node: usize, call: impl Fn(&mut Engine, Instant)) {
         for shard in 0..self.nodes[node].engines.len() {
             self.call(node, shard, &call);

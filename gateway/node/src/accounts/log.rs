@@ -46,7 +46,6 @@ impl AccessLog {
         })
     }
 
-    /// Notes what is over.
     pub fn note(&self, ended: &Ended<'_>) {
         let line = line::of(self.format, ended, OffsetDateTime::now_utc());
         if self.lines.try_send(line).is_err() {

@@ -44,7 +44,6 @@ impl Announced {
     }
 }
 
-/// What an integrator expects.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -61,7 +60,6 @@ pub struct Expected {
     obstruction: Option<String>,
 }
 
-/// An announcement as it was made.
 #[derive(Debug, Serialize)]
 pub struct AnnouncementView {
     #[serde(with = "time::serde::rfc3339")]
@@ -90,7 +88,6 @@ impl AnnouncementView {
 }
 
 impl Expected {
-    /// The announcement that this makes at `now_ms`.
     fn announcement(self, now_ms: u64) -> Result<Announcement, Problem> {
         let invalid = |text: &str| Err(Problem::invalid(text));
         let entry_ms = match (self.entry, self.in_s) {

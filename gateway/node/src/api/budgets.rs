@@ -22,7 +22,6 @@ pub struct MeterView {
     pub budget_bytes: Option<u64>,
     /// What an operator has added to it.
     pub added_bytes: u64,
-    /// Whether it is spent.
     pub exhausted: bool,
     /// day, month or once.
     pub period: String,

@@ -17,12 +17,9 @@ use super::problem::{Path, Problem};
 use crate::config::{NodePattern, RouteConfig, is_node_name};
 use crate::run::contacts::PlanFigures;
 
-/// The contact plan that is followed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ContactPlanView {
-    /// Its file.
     pub file: String,
-    /// What is in it.
     #[serde(flatten)]
     pub figures: PlanFigures,
 }
@@ -68,7 +65,6 @@ pub struct RouteView {
     pub contacts: Vec<RouteContactView>,
 }
 
-/// A contact of a way.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RouteContactView {
     /// Who sends.

@@ -13,17 +13,14 @@ use super::problem::Problem;
 /// The contact with the control service.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ControlView {
-    /// Where it is.
     pub url: String,
     /// How posting reports fares.
     pub reports: ContactView,
     /// How following plans fares.
     pub plans: ContactView,
-    /// Reports that wait for it.
     pub waiting: u64,
     /// Those among them that are on the disk.
     pub spooled: u64,
-    /// Bytes of those that wait.
     pub waiting_bytes: u64,
     /// Reports that it took in since the start.
     pub accepted: u64,

@@ -25,7 +25,6 @@ use super::problem::{Problem, Query};
 const DEFAULT_S: u64 = 600;
 const MOST_S: u64 = 3_600;
 
-/// Which flows are meant.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meant {
@@ -35,7 +34,6 @@ pub struct Meant {
     destination: Option<String>,
     /// Only flows whose class this rule of `[[edge.rule]]` has given.
     rule: Option<String>,
-    /// For so long, s.
     for_s: Option<u64>,
 }
 
@@ -125,7 +123,6 @@ pub struct ComparedView {
     pub others_wait_ms: f64,
 }
 
-/// What has happened to a path.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathNewsView {
     /// When; null where the time is not known.
@@ -213,7 +210,6 @@ impl Meant {
     }
 }
 
-/// A network, or that of one address.
 fn network(text: &str) -> Option<IpNet> {
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
     text.parse().ok().or_else(address)

@@ -18,7 +18,6 @@ use super::problem::{Path, Problem, Query};
 const FOLDER: &str = "/v1/deferred";
 const MOST_ROWS: usize = 1_000;
 
-/// Which requests.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {

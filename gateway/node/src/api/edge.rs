@@ -31,19 +31,16 @@ pub struct SwitchView {
     pub off_ports: Vec<String>,
 }
 
-/// The switches of the edge.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EdgeSwitches {
     /// Of SOCKS and HTTP listeners.
     pub proxies: SwitchView,
     /// Of transparent interception; null where none is configured.
     pub interception: Option<SwitchView>,
-    /// The rules in their order.
     #[serde(default)]
     pub rules: Vec<RuleCount>,
 }
 
-/// The edge at one moment.
 #[derive(Debug, Serialize)]
 pub struct EdgeView {
     /// Connections of clients that are open.
@@ -52,7 +49,6 @@ pub struct EdgeView {
     proxies: SwitchView,
     /// Null where none is configured.
     interception: Option<InterceptionView>,
-    /// The rules in their order.
     rules: Vec<RuleCount>,
 }
 
@@ -62,7 +58,6 @@ struct ListenerView {
     address: String,
 }
 
-/// Interception at one moment.
 #[derive(Debug, Serialize)]
 struct InterceptionView {
     #[serde(flatten)]
@@ -111,7 +106,6 @@ impl ApiState {
         self.edge.flows().rules().counts()
     }
 
-    /// What is taken in.
     pub(super) fn switches(&self) -> EdgeSwitches {
         let interceptor = self.interceptor.as_deref();
         EdgeSwitches {

@@ -28,7 +28,6 @@ pub struct PathChange {
     /// Rate to this node, bit/s of IP bytes; null is unlimited.
     #[serde(default, deserialize_with = "present")]
     receive_rate_bps: Option<Option<u64>>,
-    /// Whether the link is blocked.
     blocked: Option<bool>,
     /// For a path on demand: true brings it up, false releases it, null leaves it to the node.
     #[serde(default, deserialize_with = "present")]
@@ -225,7 +224,6 @@ pub async fn plan_blockages(
     state.path(&name).map(Reply)
 }
 
-/// Who says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Sayer {
@@ -246,7 +244,6 @@ pub struct Named {
 /// What was blocked or unblocked.
 #[derive(Debug, Serialize)]
 pub struct Blockage {
-    /// The paths' names.
     paths: Vec<String>,
     /// What the caller has said of them.
     blocked: bool,

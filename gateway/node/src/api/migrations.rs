@@ -17,7 +17,6 @@ use crate::holds::{Held, Holds};
 /// Where a class goes that moves between the paths to a neighbour.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MigrationView {
-    /// The class by name.
     pub class: String,
     /// The neighbour's ipn node number.
     pub neighbour: u64,
@@ -51,7 +50,6 @@ pub struct MigrationView {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
-    /// The class by name.
     class: String,
     /// The path's or terminal's name.
     path: String,

@@ -89,7 +89,6 @@ pub struct ApiState {
     pub shell: Arc<Shell>,
     /// The custody store, where it is on a disk.
     pub custody: Arc<OpenCustody>,
-    /// Proxies.
     pub edge: Arc<Edge>,
     /// What clients' connections came to.
     pub accounts: Arc<Accounts>,
@@ -105,7 +104,6 @@ pub struct ApiState {
     pub positions: Option<Arc<Positions>>,
     /// Takes what it has to report, where it does.
     pub report_sender: Option<ReportSender>,
-    /// What an integrator has announced.
     pub announced: Announced,
     /// The control service's clock.
     pub control_clock: Arc<ControlClock>,
@@ -115,9 +113,7 @@ pub struct ApiState {
     pub contacts: Arc<ContactRouting>,
     /// What operators have set.
     pub holds: Arc<KeptHolds>,
-    /// The plans of this node.
     pub plans: Arc<Plans>,
-    /// What a provider sets.
     pub provider: Arc<Provider>,
     /// The outcome of its reports, if it sends any.
     pub reports_sent: Option<Arc<Sent>>,
@@ -127,7 +123,6 @@ pub struct ApiState {
     pub config: Arc<Current>,
     /// Whether a path is dialled without extension items.
     pub without_items: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// The certificates.
     pub security: Security,
     /// What secures bundles.
     pub bpsec: Arc<Guard>,
@@ -137,15 +132,11 @@ pub struct ApiState {
     pub upgrade: Upgrade,
     /// What the node is reached by.
     pub sockets: Arc<Sockets>,
-    /// This process' incarnation.
     pub incarnation: u64,
-    /// Start of the process.
     pub started: Instant,
-    /// What was found of congestion controls.
     pub congestion_controls: Vec<String>,
     /// The source of objects' sizes, if there is one.
     pub cdni: Option<Arc<underpass_cdni::Client>>,
-    /// What was set for MPTCP.
     pub mptcp: Arc<Mptcp>,
     /// What the process may still do.
     pub confinement: Confinement,
@@ -153,7 +144,6 @@ pub struct ApiState {
     pub history: Arc<Mutex<History>>,
     /// The last lines of the log.
     pub log: Arc<Excerpt>,
-    /// Tests of the hop.
     pub speed_test: SpeedTest,
 }
 

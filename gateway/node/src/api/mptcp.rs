@@ -56,9 +56,7 @@ impl fmt::Display for MptcpView {
 /// The sessions of a path that were to be over MPTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathMptcp {
-    /// Sessions over MPTCP.
     pub sessions: u64,
-    /// Their subflows.
     pub subflows: u64,
     /// Sessions over plain TCP, since the neighbour or the kernel has no MPTCP.
     pub fallback_sessions: u64,

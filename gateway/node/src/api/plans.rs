@@ -17,7 +17,6 @@ use super::ApiState;
 use super::problem::Problem;
 use crate::run::plans::{PartView, TakeError};
 
-/// The plans of this node.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PlansView {
     /// The control service's time as this node knows it; null if it does not.
@@ -29,14 +28,11 @@ pub struct PlansView {
     pub plans: Vec<PlanView>,
 }
 
-/// A plan of one link.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PlanView {
-    /// The beam.
     pub beam: String,
     /// forward or return.
     pub link: String,
-    /// Its version.
     pub version: u64,
     /// follow, or pass-on at a hub for its terminals.
     pub role: String,
@@ -62,7 +58,6 @@ pub struct PlanView {
     pub terminals: Vec<TerminalPlanView>,
 }
 
-/// What a terminal has.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TerminalPlanView {
     /// Its ipn node number.
@@ -209,7 +204,6 @@ impl TerminalPlanView {
 }
 
 impl ApiState {
-    /// The plans at this moment.
     pub fn plans_view(&self) -> PlansView {
         let followed = self.shell.plans(Instant::now());
         let hops = self.shell.hops();

@@ -125,7 +125,6 @@ impl From<PathRejection> for Problem {
     }
 }
 
-/// A JSON body.
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
@@ -138,7 +137,6 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     }
 }
 
-/// What the path names.
 #[derive(Debug)]
 pub struct Path<T>(pub T);
 
@@ -151,7 +149,6 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
     }
 }
 
-/// The query.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 

@@ -11,7 +11,6 @@ use super::ApiState;
 use super::problem::Problem;
 use crate::run::reload::ReloadError;
 
-/// What has changed.
 #[derive(Debug, Serialize)]
 pub struct Changes {
     /// A line for each key.

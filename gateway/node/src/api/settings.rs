@@ -34,7 +34,6 @@ pub struct SettingsBody {
 pub struct SettingsView {
     /// The node, by its ipn number.
     node: u64,
-    /// The version.
     settings: u64,
     /// Keys of classes.
     class: Vec<Table>,
@@ -46,7 +45,6 @@ pub struct SettingsView {
     waits: bool,
     /// The version that the node has reported last; null if none.
     reported: Option<u64>,
-    /// Whether that is in force there.
     applied: Option<bool>,
     /// The node's state with it; null if it does not report one.
     state: Option<SettingsState>,

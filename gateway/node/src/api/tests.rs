@@ -65,7 +65,6 @@ impl World {
         World::of(folder, api, "")
     }
 
-    /// A world in `folder` with more paths.
     fn with_paths(folder: TempDir, paths: &str) -> World {
         World::of(folder, "", paths)
     }

@@ -13,7 +13,6 @@ use super::problem::Problem;
 /// Who goes on.
 #[derive(Debug, Serialize)]
 pub struct Next {
-    /// Its process.
     process: u32,
 }
 

@@ -56,7 +56,6 @@ pub struct Status {
     /// The contact plan that routes bundles; null without one.
     #[serde(default)]
     pub contact_plan: Option<ContactPlanView>,
-    /// What is in custody.
     pub custody: CustodyView,
     /// Payloads on disk; null where there are none.
     #[serde(default)]
@@ -86,7 +85,6 @@ pub struct Status {
 /// Payloads that are too long for memory.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PayloadsView {
-    /// How many there are.
     pub count: usize,
     /// Their bytes, including those that are still to come.
     pub bytes: u64,

@@ -37,9 +37,7 @@ pub struct Connection {
     pub max_file_bytes: u64,
     /// Whether the node may have all of the payload that was given in parts last.
     pub gave_all: bool,
-    /// The service.
     pub service: u64,
-    /// Its endpoint.
     pub endpoint: String,
 }
 
@@ -52,7 +50,6 @@ pub fn waiting(name: &str, seconds: f64) -> Result<Duration, BpError> {
     Ok(self::seconds(name, seconds)?.min(MOST_WAIT))
 }
 
-/// A duration of so many seconds.
 pub fn seconds(name: &str, seconds: f64) -> Result<Duration, BpError> {
     let wrong = || BpError::Usage(format!("--{name} {seconds}: must be a time in s"));
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
@@ -192,7 +189,6 @@ impl Connection {
         Ok(client::print(&line)?)
     }
 
-    /// Whether JSON is printed.
     pub fn tells_json(&self) -> bool {
         self.json
     }
@@ -265,7 +261,6 @@ impl Connection {
         Ok(())
     }
 
-    /// The answer to a request.
     pub(super) async fn answer(&mut self, asked: u64) -> Result<(Event, Bytes), BpError> {
         loop {
             let (event, payload) = self.read().await?;

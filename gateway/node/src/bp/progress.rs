@@ -16,7 +16,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of so many bytes.
     pub fn new(what: &'static str, bytes: u64) -> Progress {
         Progress {
             what,

@@ -50,7 +50,6 @@ pub struct BpsecRule {
     pub verify: VerifyAt,
 }
 
-/// The hash of an HMAC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum HashName {
     /// HMAC 256/256.

@@ -27,7 +27,6 @@ fn default_timeout_s() -> u64 {
 }
 
 impl CdniConfig {
-    /// What the client is told.
     pub fn client(&self) -> ClientConfig {
         ClientConfig {
             url: self.url.clone(),

@@ -100,7 +100,6 @@ impl Change {
         }
     }
 
-    /// The terminal that it is of.
     pub fn terminal(&self) -> Option<u64> {
         match &self.place[..] {
             [table, node, ..] if table == "terminal" => node.parse().ok(),

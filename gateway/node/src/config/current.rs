@@ -19,7 +19,6 @@ impl Current {
         self.0.read().unwrap().clone()
     }
 
-    /// Replaces it.
     pub fn set(&self, config: Arc<Config>) {
         *self.0.write().unwrap() = config;
     }

@@ -43,7 +43,6 @@ pub const SPARE_SEGMENTS: u64 = 6;
 /// And so many times what is in custody.
 pub const FILES_PER_CUSTODY: u64 = 2;
 
-/// Custody of bundles.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CustodyConfig {

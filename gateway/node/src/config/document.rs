@@ -15,7 +15,6 @@ use super::{ConfigError, Listing};
 /// The folder of fragments, beside the main file.
 pub const FRAGMENTS: &str = "conf.d";
 
-/// One file, as it was read.
 #[derive(Clone, Debug)]
 struct File {
     path: PathBuf,

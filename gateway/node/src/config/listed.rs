@@ -15,12 +15,10 @@ const NAME: &str = "terminals.toml";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listing {
-    /// The terminals.
     #[serde(default, rename = "terminal")]
     pub terminals: Vec<ListedTerminal>,
 }
 
-/// A terminal, with the keys of a `[[terminal]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListedTerminal {

@@ -91,15 +91,12 @@ pub use traffic::{
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Who this node is.
     pub node: NodeConfig,
-    /// What is logged, and how.
     #[serde(default)]
     pub log: LogConfig,
     /// Exchanges that are traced.
     #[serde(default)]
     pub traces: Option<TracesConfig>,
-    /// The local API.
     #[serde(default)]
     pub api: ApiConfig,
     /// How convergence-layer sessions are secured.
@@ -154,7 +151,6 @@ pub struct Config {
     /// Flow control of streams.
     #[serde(default)]
     pub streams: StreamsConfig,
-    /// Custody of bundles.
     #[serde(default)]
     pub custody: CustodyConfig,
     /// HTTP requests that are kept for later.

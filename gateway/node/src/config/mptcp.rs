@@ -17,7 +17,6 @@ const SUBFLOWS: u32 = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointConfig {
-    /// The address.
     pub address: IpAddr,
     /// Interface that its packets leave by. Default: as routing decides.
     pub interface: Option<String>,

@@ -188,7 +188,6 @@ impl AskedSettings {
         }
     }
 
-    /// As the engine has it.
     pub fn on_demand(&self) -> OnDemand {
         OnDemand {
             path: self.path.clone(),

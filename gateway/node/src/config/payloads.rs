@@ -43,7 +43,6 @@ impl PayloadsConfig {
         check_within("payloads.quota_bytes", quota, 0..=MOST_BYTES, problems);
     }
 
-    /// Where they are.
     pub fn folder(&self, state_dir: &Path) -> PathBuf {
         state_dir.join("payloads")
     }

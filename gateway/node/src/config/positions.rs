@@ -102,7 +102,6 @@ enum Kind {
     Fixed,
 }
 
-/// The table as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {

@@ -43,7 +43,6 @@ pub enum RouteCustody {
 }
 
 impl RouteCustody {
-    /// Whether custody is taken.
     pub fn is_taken(self) -> bool {
         self != RouteCustody::None
     }

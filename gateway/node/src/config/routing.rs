@@ -25,7 +25,6 @@ pub struct RoutingConfig {
     /// The smallest size of bundle that routes are looked for: a contact counts if one such bundle
     /// fits. Larger bundles get routes for their own size. Default 65536.
     pub bundle_bytes: u64,
-    /// What is in the plan.
     #[serde(skip)]
     pub plan: ContactPlan,
 }
@@ -40,7 +39,6 @@ impl Default for RoutingConfig {
     }
 }
 
-/// The contacts of a plan as it was read.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ContactPlan(pub Arc<Vec<Contact>>);
 

@@ -38,7 +38,6 @@ impl TlsConfig {
     }
 }
 
-/// The congestion control of QUIC sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuicCongestionControl {

@@ -145,7 +145,6 @@ pub struct AcceptedHop {
     pub weight: u32,
     /// Round-trip time without load, as far as it is known.
     pub rtt: Duration,
-    /// Whether `rtt` is a guess.
     pub rtt_is_guess: bool,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
@@ -189,7 +188,6 @@ impl TerminalConfig {
         format!("terminal-{}", self.node)
     }
 
-    /// The name of one of its other paths.
     pub fn name_of(&self, path: &TerminalPathConfig) -> String {
         format!("terminal-{}-{}", self.node, path.listener)
     }

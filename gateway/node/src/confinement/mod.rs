@@ -32,7 +32,6 @@ pub struct Confinement {
     pub no_new_privileges: bool,
     /// `full`, `partly` or `none`: files by Landlock.
     pub files: String,
-    /// Whether system calls are filtered.
     pub system_calls: bool,
     /// Whether a helper does what needs more.
     pub helper: bool,

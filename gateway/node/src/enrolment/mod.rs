@@ -32,7 +32,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest answer: the revocation list of a large fleet.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// What the service answers.
 #[derive(Debug, Deserialize)]
 struct Answer {
     node: u64,

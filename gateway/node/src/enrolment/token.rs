@@ -14,12 +14,10 @@ const BYTES: usize = RANDOM_AT + 32;
 /// Longer texts are not even decoded.
 const LONGEST: usize = 128;
 
-/// What a token says.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EnrolmentToken {
     /// The token itself: a secret.
     pub text: String,
-    /// The number of the node that it is for.
     pub node: u64,
     /// SHA-256 of the service's certificate, or of an authority's in its chain.
     pub fingerprint: [u8; 32],

@@ -32,7 +32,6 @@ pub struct Part {
     pub first: u64,
     /// The number of the line that comes next.
     pub next: u64,
-    /// The lines.
     pub lines: Vec<String>,
 }
 

@@ -23,7 +23,6 @@ struct Lines {
     since: Instant,
     written: u32,
     left_out: u64,
-    /// The place.
     of: &'static str,
 }
 

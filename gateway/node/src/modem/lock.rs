@@ -6,9 +6,7 @@ const LINE_BYTES: usize = 256;
 /// What a modem says of its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// It receives the carrier.
     pub receives: bool,
-    /// It may transmit.
     pub transmits: bool,
 }
 

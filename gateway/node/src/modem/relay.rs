@@ -22,9 +22,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Error)]
 #[error("modem of {path:?}: cannot listen on {address}: {source}")]
 pub struct ModemError {
-    /// The path.
     path: String,
-    /// The address.
     address: SocketAddr,
     /// The system's reason.
     source: io::Error,

@@ -12,7 +12,6 @@ use netlink_packet_generic::{GenlFamily, GenlHeader};
 pub const FAMILY: &str = "mptcp_pm";
 const VERSION: u8 = 1;
 
-/// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Command {
@@ -31,9 +30,7 @@ pub enum Command {
 /// One message, asked or answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The number of its command.
     pub command: u8,
-    /// What it says.
     pub attributes: Vec<Attribute>,
 }
 

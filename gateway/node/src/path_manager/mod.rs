@@ -25,17 +25,14 @@ const BACKUP: u32 = 4;
 /// An address of this machine that MPTCP connections may use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// The address.
     pub address: IpAddr,
     /// The interface by which its packets leave; without one, routing decides.
     pub interface: Option<String>,
     /// Used only while no other subflow carries.
     pub backup: bool,
-    /// What it is for.
     pub kind: EndpointKind,
 }
 
-/// What an endpoint is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndpointKind {
     /// Subflows to the peer begin here.

@@ -70,7 +70,6 @@ pub enum SourceState {
 pub struct SourceView {
     /// gpsd, nmea or fixed.
     pub kind: String,
-    /// Where it is.
     pub from: String,
     /// Whether it is there and has a fix.
     pub state: SourceState,
@@ -78,7 +77,6 @@ pub struct SourceView {
     pub error: Option<String>,
 }
 
-/// The latest fix.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FixView {
     /// As it is reported.
@@ -91,7 +89,6 @@ pub struct FixView {
 /// The position, as the local API shows it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PositionView {
-    /// What tells it.
     pub source: SourceView,
     /// The latest fix, however old; null before the first.
     pub fix: Option<FixView>,
@@ -118,7 +115,6 @@ impl Positions {
         }
     }
 
-    /// Its configuration.
     pub fn config(&self) -> &PositionsConfig {
         &self.config
     }

@@ -163,7 +163,6 @@ impl Helper {
         })
     }
 
-    /// Whether the rules are in force.
     pub fn is_in_force(&self) -> bool {
         matches!(self.ask(&Request::InForce), Ok(Answer::InForce(true)))
     }

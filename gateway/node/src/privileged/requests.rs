@@ -20,7 +20,6 @@ const LONGEST: u64 = 4 << 20;
 /// What the helper is for; the first message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begin {
-    /// What it logs, and how.
     pub log: LogConfig,
     /// Whether it installs interception rules.
     pub intercepts: bool,
@@ -84,7 +83,6 @@ pub enum Request {
 /// What rules are made of.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Intercept {
-    /// `[edge.interception]`.
     pub config: InterceptionConfig,
     /// Port of the transparent listener.
     pub port: Option<u16>,
@@ -96,7 +94,6 @@ pub struct Intercept {
     pub hops: BTreeMap<u64, Beyond>,
 }
 
-/// What is answered.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// It is done.
@@ -120,7 +117,6 @@ pub enum Answer {
     Failed(String),
 }
 
-/// Writes one message.
 pub fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');

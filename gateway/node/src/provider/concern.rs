@@ -8,7 +8,6 @@ use crate::config::{Change, Config};
 /// Most terminals of a listener that a trial waits for.
 const MOST_PATHS: usize = 256;
 
-/// What a change concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Concern {
     /// No path in particular: hearing the hub on any path counts.
@@ -17,7 +16,6 @@ pub enum Concern {
     Path(String),
     /// Paths of terminals that connect to a listener.
     Listener {
-        /// Its name.
         name: String,
         /// Those that were up before the change.
         paths: BTreeSet<String>,
@@ -25,7 +23,6 @@ pub enum Concern {
 }
 
 impl Concern {
-    /// Whether a path is one of these.
     pub fn has(&self, path: &str) -> bool {
         match self {
             Concern::Any => true,

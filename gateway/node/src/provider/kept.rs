@@ -55,12 +55,9 @@ impl Verdict {
     }
 }
 
-/// Settings on trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnTrial {
-    /// The settings.
     pub settings: Arc<Settings>,
-    /// What they concern.
     pub concerns: Vec<Concern>,
     /// How often the node has started since.
     starts: u32,
@@ -209,7 +206,6 @@ impl KeptSettings {
         kept.version().max(refused).max(on_trial).max(rolled_back)
     }
 
-    /// The settings in force.
     pub fn in_force(&self) -> Option<Arc<Settings>> {
         let kept = self.lock();
         let on_trial = kept.trial.as_ref().map(|trial| &trial.settings);
@@ -221,7 +217,6 @@ impl KeptSettings {
         self.lock().confirmed.clone()
     }
 
-    /// What is on trial.
     pub fn trial(&self) -> Option<OnTrial> {
         self.lock().trial.clone()
     }

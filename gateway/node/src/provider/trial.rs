@@ -38,17 +38,13 @@ pub enum Contact {
     Idle,
 }
 
-/// A path at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathContact {
-    /// Its name.
     pub name: String,
-    /// How it is.
     pub contact: Contact,
 }
 
 impl PathContact {
-    /// Of a hop of this node.
     pub fn of(hop: &HopSnapshot) -> PathContact {
         let idle = hop.on_demand.as_ref().is_some_and(|path| !path.up);
         let contact = match hop.link.blocked {
@@ -76,7 +72,6 @@ pub enum Judgement {
     Lost(String),
 }
 
-/// What has to be heard.
 #[derive(Debug)]
 struct Awaited {
     of: Concern,
@@ -148,7 +143,6 @@ impl Awaited {
         self.heard.extend(gone);
     }
 
-    /// Counts time that has passed.
     fn count(&mut self, paths: &[PathContact], passed: Duration) {
         match self.seen(paths) {
             Some(Contact::Up(_)) => self.silent_before = false,
@@ -178,14 +172,12 @@ impl Awaited {
     }
 }
 
-/// One change on trial.
 #[derive(Debug)]
 pub struct Trial {
     limit: Duration,
     /// Signs of before count for nothing.
     settled: Instant,
     looked: Instant,
-    /// How the paths were before it.
     before: Vec<PathContact>,
     awaited: Vec<Awaited>,
 }
@@ -215,7 +207,6 @@ impl Trial {
         &self.before
     }
 
-    /// Looks at the paths at `now`.
     pub fn look(&mut self, now: Instant, paths: &[PathContact]) -> Judgement {
         let passed = now.saturating_duration_since(self.looked).min(LONGEST_STEP);
         self.looked = self.looked.max(now);

@@ -13,7 +13,6 @@ pub(super) enum PathDialer {
     Bare(Arc<underpass_bare::Neighbour>),
 }
 
-/// What accepts sessions.
 pub(super) enum SessionListener {
     Tcpcl(underpass_tcpcl::Listener),
     Quic(underpass_quic::Listener),

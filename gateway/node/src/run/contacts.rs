@@ -52,16 +52,12 @@ struct Followed {
 /// What the plan says of a neighbour.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NeighbourContact {
-    /// The neighbour.
     pub neighbour: u64,
-    /// Whether a contact is there now.
     pub open: bool,
 }
 
-/// A plan in figures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanFigures {
-    /// Contacts in it.
     pub contacts: usize,
     /// Nodes in it beside this one.
     pub nodes: usize,
@@ -74,11 +70,9 @@ pub struct PlanFigures {
     /// Nodes to which contacts lead from here although they are no neighbours; these contacts are
     /// not used.
     pub strangers: Vec<u64>,
-    /// The neighbours that it has contacts to.
     pub neighbours: Vec<NeighbourContact>,
 }
 
-/// A planned way and its contacts.
 #[derive(Clone, Debug)]
 pub struct PlannedWay {
     /// As it was found.

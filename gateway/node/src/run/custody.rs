@@ -31,7 +31,6 @@ const LEAST_QUOTA_BYTES: u64 = 64 << 20;
 /// What custody is kept in.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What it outlives.
     pub durability: Durability,
     /// Bytes of bundles kept at most.
     pub quota_bytes: u64,
@@ -168,7 +167,6 @@ pub struct Custody {
     handle: Handle,
     /// By shard: its store has something to hear.
     moved: Arc<[Moved]>,
-    /// Any has.
     any: Arc<Notify>,
 }
 

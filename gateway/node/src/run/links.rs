@@ -154,7 +154,6 @@ impl Links {
         }
     }
 
-    /// The paths on demand that are dialled.
     pub fn dialled_on_demand(&self, config: &Config) -> BTreeSet<String> {
         let dialers = self.dialers();
         let on_demand = config.paths.iter().filter(|path| path.on_demand.is_some());

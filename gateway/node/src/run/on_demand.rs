@@ -33,7 +33,6 @@ pub(super) struct Parts {
     pub commands: BTreeMap<String, PathCommands>,
 }
 
-/// What one path is to do.
 enum Order {
     BringUp(HopId),
     Release,
@@ -149,7 +148,6 @@ pub(super) fn go_on(shell: &Shell, up: &BTreeSet<String>) {
     }
 }
 
-/// Does what a path is to do, in turn.
 async fn follow(parts: Arc<Parts>, path: String, mut orders: mpsc::UnboundedReceiver<Order>) {
     while let Some(order) = orders.recv().await {
         match order {

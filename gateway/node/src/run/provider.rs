@@ -40,16 +40,13 @@ struct Passed {
 /// What a hub passes on to a terminal, for people.
 #[derive(Clone, Debug)]
 pub struct PassedView {
-    /// The settings.
     pub settings: Arc<Settings>,
-    /// Whether they wait to leave.
     pub waits: bool,
 }
 
 /// The settings of this node itself, and their outcome, for people.
 #[derive(Clone, Debug)]
 pub struct OwnView {
-    /// The settings.
     pub settings: Arc<Settings>,
     /// None while they are about to be taken over.
     pub verdict: Option<Verdict>,
@@ -69,7 +66,6 @@ pub struct Provider {
     file: PathBuf,
 }
 
-/// As they are in the file.
 #[derive(Serialize, Deserialize)]
 struct Written {
     settings: Vec<Settings>,
@@ -168,7 +164,6 @@ impl Provider {
         Some(OwnView { settings, verdict })
     }
 
-    /// What is passed on to terminals.
     pub fn passed_on(&self) -> Vec<PassedView> {
         let views = self.passed();
         let views = views.values().map(|passed| PassedView {

@@ -40,7 +40,6 @@ pub(super) fn dial(
     Ok(Dialer::spawn(dialer, node))
 }
 
-/// Listens; reads what comes unless the previous process still has the node.
 pub(super) fn listen(
     sessions: &Sessions,
     config: &Config,

@@ -95,7 +95,6 @@ pub(super) struct Parts {
     pub payloads: Option<Arc<Payloads>>,
     pub bpsec: Arc<Guard>,
     pub on_demand: Arc<OnDemandPaths>,
-    /// What the provider has set.
     pub provider: Arc<KeptSettings>,
     /// The programs that the helper has for paths.
     pub commands: BTreeMap<String, PathCommands>,
@@ -122,18 +121,15 @@ struct State {
 
 /// Holds the configuration: no reload changes it while this lives.
 pub struct HeldConfig<'a> {
-    /// The engines'.
     pub engine: EngineConfig,
     _state: MutexGuard<'a, State>,
 }
 
-/// What has to be done to the hops.
 struct Hops {
     numbers: BTreeMap<String, u64>,
     next_number: u64,
     /// Names of paths that are to be closed, by what they were.
     closed: Vec<String>,
-    /// Paths that are to be opened, with their beacons.
     opened: Vec<(PathConfig, Option<Beacons>)>,
 }
 

@@ -17,7 +17,6 @@ use crate::security::Security;
 use crate::shell::Shell;
 use crate::traces::Tracer;
 
-/// What reports, and what takes reports in.
 pub(super) struct Reporting {
     /// Says how the links are.
     pub reporter: Arc<Reporter>,
@@ -29,7 +28,6 @@ pub(super) struct Reporting {
     pub intake: Option<Arc<Intake>>,
     /// The control service, where there is one.
     pub service: Option<Arc<Service>>,
-    /// Posts reports to it.
     pub poster: Option<Poster>,
     tasks: Vec<AbortOnDropHandle<()>>,
 }

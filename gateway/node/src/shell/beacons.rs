@@ -149,7 +149,6 @@ impl LinkBeacons {
 pub struct BeaconReceiver(Weak<Shell>);
 
 impl BeaconReceiver {
-    /// The receiver of a shell.
     pub fn of(shell: &Arc<Shell>) -> BeaconReceiver {
         BeaconReceiver(Arc::downgrade(shell))
     }

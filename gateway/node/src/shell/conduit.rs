@@ -21,7 +21,6 @@ use super::streams::{Entry, code_of};
 /// by itself.
 pub struct StreamConduit {
     shell: Arc<Shell>,
-    /// The shard that has it.
     shard: usize,
     key: StreamKey,
     finished: bool,
@@ -30,7 +29,6 @@ pub struct StreamConduit {
 }
 
 impl StreamConduit {
-    /// The conduit of a stream that a shard has in its table.
     pub(super) fn new(shell: Arc<Shell>, shard: usize, key: StreamKey) -> StreamConduit {
         StreamConduit::of(shell, shard, key, false)
     }

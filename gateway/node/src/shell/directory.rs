@@ -102,7 +102,6 @@ pub(super) fn inside(count: usize, outside: u64) -> (usize, u64) {
     (shard, outside / count)
 }
 
-/// The shard of a session.
 pub(super) fn of_session(count: usize, id: SessionId) -> usize {
     inside(count, id.0).0
 }

@@ -180,7 +180,6 @@ impl Watched {
         self.traffic.observe_queue(queue);
     }
 
-    /// Measures the link.
     fn measure(
         &mut self,
         shell: &Shell,
@@ -252,7 +251,6 @@ fn standing_queue(readings: &[SessionReading]) -> Duration {
 /// A session's figures at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionReading {
-    /// The session.
     pub id: SessionId,
     /// Where it belongs.
     pub place: SessionPlace,
@@ -344,7 +342,6 @@ impl Shell {
         (readings, sending)
     }
 
-    /// The figures of one session.
     pub(super) fn session_reading(&self, id: SessionId) -> Option<SessionReading> {
         let (place, session) = {
             let inner = self.lock(of_session(self.shards.len(), id));

@@ -21,7 +21,6 @@ use super::{Inbound, Shell};
 /// What the edge task of a stream knows, and what it does not know yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamEdge {
-    /// The stream.
     pub stream: StreamName,
     /// This side has finished.
     pub finished: bool,
@@ -54,7 +53,6 @@ pub struct Dial {
 }
 
 impl Dial {
-    /// What is asked for.
     pub fn of(open: &Open) -> Dial {
         let (host, port, is_name) = match &open.target {
             Target::Address(address) => (address.ip().to_string(), address.port(), false),

@@ -24,7 +24,6 @@ use super::Shell;
 /// Pieces that wait for the disk.
 const PIECES: usize = 2;
 
-/// Where long payloads are.
 pub(super) struct LongPayloads {
     payloads: Arc<Payloads>,
     /// Bundles that are longer are long, bytes.

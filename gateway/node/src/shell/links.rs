@@ -14,18 +14,14 @@ use super::{Shell, timer};
 /// How many changes of links a follower may lag behind.
 pub(super) const EVENTS: usize = 1024;
 
-/// A change of a link.
 #[derive(Clone, Debug)]
 pub struct LinkEvent {
-    /// The hop.
     pub hop: HopId,
     /// The path's or terminal's name.
     pub path: String,
     /// The neighbour's ipn node number.
     pub neighbour: u64,
-    /// What has changed.
     pub change: LinkChange,
-    /// When.
     pub at: Instant,
     /// When the peer fell silent, if the blockage was found by that.
     pub silent_since: Option<Instant>,
@@ -34,24 +30,19 @@ pub struct LinkEvent {
 /// A class goes by another path.
 #[derive(Clone, Debug)]
 pub struct ClassMove {
-    /// The class.
     pub class: Class,
     /// The path's or terminal's name of before.
     pub from: String,
     /// That from now on.
     pub to: String,
-    /// Why.
     pub reason: MoveReason,
 }
 
-/// An order for a path on demand.
 #[derive(Clone, Debug)]
 pub struct PathOrder {
-    /// The hop.
     pub hop: HopId,
     /// The path's name.
     pub path: String,
-    /// What is to be done.
     pub change: PathChange,
 }
 
@@ -66,7 +57,6 @@ pub struct LinkTotals {
     pub plans_contradicted: u64,
 }
 
-/// What was seen of the links.
 #[derive(Debug, Default)]
 pub(super) struct LinkLedger {
     totals: BTreeMap<HopId, LinkTotals>,
@@ -154,7 +144,6 @@ impl Inner {
         let _ = self.path_orders.send(PathOrder { hop, path, change });
     }
 
-    /// A link has changed its state.
     pub(super) fn link_changed(&mut self, hop: HopId, change: LinkChange) {
         self.links.note(hop, change);
         let name = self.engine.hop_name(hop).unwrap_or_default();
@@ -192,7 +181,6 @@ impl Inner {
 }
 
 impl Shell {
-    /// The modem of a path has said whether it is blocked.
     pub fn modem_says(&self, path: &str, blocked: bool) {
         if let Some(hop) = self.hop_named(path) {
             self.with_hop(hop, |engine, now| engine.block_by_modem(now, hop, blocked));

@@ -21,16 +21,13 @@ use super::{PORTION, Shell, timer};
 pub struct ListedStream {
     /// Which run of the peer it is with.
     pub epoch: Epoch,
-    /// What is known of it.
     pub info: StreamInfo,
     /// Where it leads, as long as an edge task has it.
     pub target: Option<String>,
 }
 
-/// The streams with one node.
 #[derive(Clone, Debug, Default)]
 pub struct PeerStreams {
-    /// How many there are.
     pub open: usize,
     /// The streams that have carried most bytes, the largest first.
     pub largest: Vec<ListedStream>,
@@ -45,7 +42,6 @@ pub struct Counts {
     pub deleted_bundles: u64,
     /// Payloads that were no frames.
     pub bad_payloads: u64,
-    /// Bundles received and refused.
     pub refused_bundles: u64,
     /// Of these, bundles that claim what their neighbour may not claim.
     pub forged_bundles: u64,

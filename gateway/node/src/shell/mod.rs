@@ -61,11 +61,9 @@ use shard::{Effect, Inner, Shard};
 /// A stream that a peer has opened, to be dialled by the edge.
 #[derive(Debug)]
 pub struct Inbound {
-    /// The stream.
     pub key: StreamKey,
     /// What it asks for.
     pub open: Open,
-    /// The shard that has it.
     shard: usize,
 }
 

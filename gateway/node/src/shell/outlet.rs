@@ -81,7 +81,6 @@ impl StreamOutlet {
         let _ = self.next.set(next);
     }
 
-    /// The node for a destination.
     fn node_for(&self, target: &Target) -> Option<u64> {
         let ways = self.ways.read().unwrap();
         let inside = target.ip().and_then(|ip| {

@@ -47,11 +47,9 @@ pub(super) struct Inner {
     pub armed: Option<Instant>,
     /// When the engine was last called for a deadline.
     pub called: Instant,
-    /// Counts for metrics.
     pub counts: Counts,
     /// What the sessions' transports have moved, for metrics.
     pub transport: TransportLedger,
-    /// What was seen of the links.
     pub links: LinkLedger,
     /// When the log was last told of a forgery.
     forgery_told: Option<Instant>,
@@ -130,7 +128,6 @@ impl Shard {
 /// all move at the same time.
 const MOVES_TOLD_AT_ONCE: f64 = 20.0;
 
-/// Which moves the log was told.
 pub(super) struct MovesTold {
     left: f64,
     at: Instant,

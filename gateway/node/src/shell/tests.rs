@@ -86,7 +86,6 @@ fn shell(config: &EngineConfig, count: usize) -> (Arc<Shell>, mpsc::UnboundedRec
     (Shell::new(engines, config, sender), inbound)
 }
 
-/// The shard of a terminal.
 fn shard_of(shell: &Shell, node: u64) -> usize {
     let count = shell.shards.len();
     Sharding { own: 0, count }.shard_of(NeighbourId(node))

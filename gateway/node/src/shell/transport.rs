@@ -13,9 +13,7 @@ use super::{SessionReading, Shell};
 pub struct TransportTotals {
     /// Bytes sent, retransmissions included.
     pub sent_bytes: u64,
-    /// Bytes retransmitted.
     pub retransmitted_bytes: u64,
-    /// Bytes received.
     pub received_bytes: u64,
     /// What coding has done.
     pub coded: CodedFigures,

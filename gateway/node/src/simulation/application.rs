@@ -31,7 +31,6 @@ fn pattern(direction: u64, offset: u64, length: usize) -> &'static [u8] {
     &PATTERN[at..at + length.min(CALL_BYTES)]
 }
 
-/// How reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// The application did not read so far.
@@ -60,7 +59,6 @@ pub struct Seen {
     pub gave_up: bool,
 }
 
-/// An application with its socket.
 pub struct Application<S> {
     socket: S,
     side: usize,
@@ -73,7 +71,6 @@ pub struct Application<S> {
 }
 
 impl<S: Socket> Application<S> {
-    /// The application of one side of connection `number`.
     pub fn new(socket: S, number: u64, side: usize) -> Application<S> {
         let direction = |side: usize| 2 * number + side as u64;
         Application {

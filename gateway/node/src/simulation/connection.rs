@@ -50,7 +50,6 @@ struct Line {
     cut: CancellationToken,
 }
 
-/// What one end has.
 struct State {
     /// Written and not sent.
     unsent: VecDeque<Bytes>,

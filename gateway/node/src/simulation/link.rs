@@ -30,7 +30,6 @@ pub struct Blockage {
     pub told: bool,
 }
 
-/// A link and what happens to it.
 #[derive(Clone, Debug)]
 pub struct LinkPlan {
     /// By the node that sends, bit/s.
@@ -45,7 +44,6 @@ pub struct LinkPlan {
     pub standby: bool,
 }
 
-/// A link at work.
 pub struct Link {
     pub plan: LinkPlan,
     blocked: Shared<bool>,

@@ -55,7 +55,6 @@ pub struct Running {
     defaults: Arc<SessionDefaults>,
     /// Ends all tasks of this run.
     end: CancellationToken,
-    /// Its relays.
     pub relays: TaskTracker,
 }
 

@@ -56,14 +56,12 @@ pub struct Report {
     pub peak: Load,
     /// Operations that took place between two effects of the last run of a node.
     pub between: u64,
-    /// What was left of the connections.
     pub left: Vec<String>,
     /// When nothing was.
     pub lasted: Duration,
 }
 
 impl World {
-    /// Performs the scripts of a plan.
     pub async fn perform(plan: Arc<Plan>) -> Report {
         let disk = || plan.durable.then(Disk::new);
         let world = Arc::new(World {
@@ -180,7 +178,6 @@ impl World {
         self.start(kill.place, node.incarnation + 1);
     }
 
-    /// The client of a script.
     async fn client(self: Arc<Self>, number: usize) {
         let script = &self.plan.scripts[number];
         sleep(Duration::from_millis(script.begins)).await;

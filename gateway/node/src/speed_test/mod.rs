@@ -131,7 +131,6 @@ impl SpeedTest {
         }
     }
 
-    /// What the latest has found.
     pub fn latest(&self) -> Option<Report> {
         let latest = self.latest.lock().unwrap();
         latest.as_ref().map(Running::report)
@@ -205,7 +204,6 @@ fn end(report: &Mutex<Report>, failure: Option<String>) {
     }
 }
 
-/// One test.
 struct Course {
     shell: Arc<Shell>,
     peer: u64,

@@ -28,7 +28,6 @@ pub struct Events {
 }
 
 impl Events {
-    /// Notes one.
     pub fn note(&mut self, at: OffsetDateTime, mood: Mood, text: String) {
         self.latest.truncate(MOST - 1);
         self.latest.push_front(Event { at, mood, text });

@@ -13,7 +13,6 @@ const LOSS: f64 = 0.01;
 /// So is a session that retransmits more than this fraction of its bytes.
 const AGAIN: f64 = 0.05;
 
-/// The paths, in the order of `paths`.
 pub fn paths<'a>(
     paths: impl IntoIterator<Item = &'a PathView>,
     status: &Status,
@@ -64,7 +63,6 @@ pub fn paths<'a>(
     sheet
 }
 
-/// The sessions of a path by class.
 pub fn sessions(path: &PathView, traffic: &Traffic) -> Sheet {
     let mut sheet = Sheet::new([
         words("CLASS", 0),
@@ -156,7 +154,6 @@ pub fn classes(status: &Status, traffic: &Traffic) -> Sheet {
     sheet
 }
 
-/// How a link is.
 fn link(hop: &HopFields) -> Cell {
     match (hop.blocked, hop.up) {
         (true, _) => Cell::new("blocked", Mood::Bad),

@@ -62,7 +62,6 @@ pub struct Model {
     pub status: Option<Status>,
     /// Throughput from the answers.
     pub traffic: Traffic,
-    /// What has happened.
     pub events: Events,
     /// Why the node does not answer; none if it does.
     pub trouble: Option<String>,
@@ -122,7 +121,6 @@ impl Model {
         }
     }
 
-    /// Takes a key.
     pub fn key(&mut self, key: KeyEvent) -> Next {
         if key.kind == KeyEventKind::Release {
             return Next::GoOn;

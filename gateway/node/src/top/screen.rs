@@ -18,7 +18,6 @@ use crate::api::span;
 /// Answers older than this many intervals are marked as old.
 const LATE: u32 = 3;
 
-/// The keys, and what they do.
 const KEYS: [(&str, &str); 8] = [
     ("q, Ctrl-C", "end"),
     ("Up, Down, k, j", "look at another path"),
@@ -69,11 +68,9 @@ pub struct View {
     pub at: OffsetDateTime,
     /// How often the node is asked.
     pub interval: std::time::Duration,
-    /// How it looks.
     pub palette: Palette,
 }
 
-/// Draws all of it.
 pub fn draw(frame: &mut Frame<'_>, model: &Model, view: View) {
     let whole = frame.area();
     let [head, trouble, body, foot] = Layout::vertical([

@@ -16,12 +16,10 @@ pub enum Mood {
     Bad,
 }
 
-/// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
     /// Without control characters: a name must not steer a terminal.
     pub text: String,
-    /// What it means.
     pub mood: Mood,
 }
 
@@ -49,10 +47,8 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its head.
     pub head: &'static str,
     /// Whether it is aligned to the right, as figures are.
     pub right: bool,
@@ -60,7 +56,6 @@ pub struct Column {
     pub rank: u8,
 }
 
-/// A column of words.
 pub const fn words(head: &'static str, rank: u8) -> Column {
     Column {
         head,
@@ -69,7 +64,6 @@ pub const fn words(head: &'static str, rank: u8) -> Column {
     }
 }
 
-/// A column of figures.
 pub const fn figures(head: &'static str, rank: u8) -> Column {
     Column {
         head,
@@ -84,9 +78,7 @@ const GAP: usize = 2;
 /// A table; each row has as many cells as there are columns.
 #[derive(Clone, Debug, Default)]
 pub struct Sheet {
-    /// Its columns.
     pub columns: Vec<Column>,
-    /// Its rows.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -99,13 +91,11 @@ impl Sheet {
         }
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
-    /// The width of a column, in characters.
     pub fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column));
         let widest = cells.map(|cell| cell.text.chars().count()).max();

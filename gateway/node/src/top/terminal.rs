@@ -34,7 +34,6 @@ impl Screen {
         io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// What draws on it.
     pub fn terminal(&mut self) -> &mut DefaultTerminal {
         &mut self.terminal
     }

@@ -13,12 +13,9 @@ const REMEMBERED: usize = 1024;
 /// Most that one exchange names.
 const MOST: usize = 32;
 
-/// A change of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkNote {
-    /// When.
     pub at: Instant,
-    /// The name of the event.
     pub name: &'static str,
     /// The path's or terminal's name.
     pub path: String,

@@ -36,7 +36,6 @@ const MOST_TOLD: usize = 32;
 #[derive(Debug)]
 pub struct Tracer {
     config: TracesConfig,
-    /// The classes' names.
     classes: Vec<String>,
     sampler: Mutex<Sampler>,
     recent: Mutex<Recent>,

@@ -34,7 +34,6 @@ pub type NewKey = (String, String, ExportedKey);
 pub struct EarlySessions {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// The node, once it is there.
     node: OnceLock<Arc<dyn Node>>,
 }
 
@@ -59,7 +58,6 @@ struct Waiting {
 
 type Lanes = BTreeMap<(String, Option<Class>), usize>;
 
-/// A session that waits.
 struct EarlySession {
     info: SessionInfo,
     handle: Arc<dyn Session>,
@@ -155,7 +153,6 @@ impl Waiting {
         self.sessions.insert(id, session);
     }
 
-    /// Whether it was there.
     fn remove(&mut self, id: SessionId) -> bool {
         let Some(EarlySession { info, .. }) = self.sessions.remove(&id) else {
             return false;

@@ -77,7 +77,6 @@ pub struct Parts {
     pub helper: Option<Arc<Helper>>,
     /// Whether it was started to set MPTCP endpoints, too.
     pub manages_paths: bool,
-    /// The programs that it has for paths.
     pub commands: BTreeMap<String, PathCommands>,
     pub sockets: Arc<Sockets>,
     pub launcher: Launcher,

@@ -23,12 +23,10 @@ pub struct Hello {
     pub age_ms: u64,
     /// Whether its custody is on a disk.
     pub is_durable: bool,
-    /// Whether it has a helper.
     pub has_helper: bool,
     /// Whether that sets MPTCP endpoints.
     #[serde(default)]
     pub manages_paths: bool,
-    /// The programs that it has for paths.
     #[serde(default)]
     pub commands: BTreeMap<String, PathCommands>,
     /// The paths on demand that are up.
@@ -57,11 +55,9 @@ pub enum Answer {
     CanSetUp,
     /// A session is up that has brought this key.
     Key {
-        /// Its path or listener.
         path: String,
         /// The peer's node id.
         peer: String,
-        /// The key.
         key: [u8; 32],
     },
     /// It has the sessions, or has waited long enough; it waits for the state.

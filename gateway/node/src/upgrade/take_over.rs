@@ -47,15 +47,12 @@ pub struct Predecessor {
     pub hello: Hello,
 }
 
-/// What it has given.
 pub struct Taken {
     /// Streams and custody.
     pub engines: NodeState,
     /// What edge tasks know of the streams.
     pub streams: Vec<StreamEdge>,
-    /// The helper.
     pub helper: Option<UnixStream>,
-    /// The connections.
     pub connections: Connections,
     /// Numbers of neighbours' sessions of LTP whose blocks were not received to the end, by path.
     pub unfinished_blocks: BTreeMap<String, Vec<u64>>,
@@ -238,7 +235,6 @@ impl Predecessor {
 }
 
 impl Connections {
-    /// Goes on with the connections.
     pub fn resume(self, shell: &Arc<Shell>, edge: &Edge) {
         for (state, socket) in self.relays.into_iter().zip(self.sockets) {
             let conduit = shell.conduit_again(state.stream, state.up_done);

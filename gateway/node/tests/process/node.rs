@@ -154,7 +154,6 @@ impl Node {
         std::fs::write(&path, text.replace(from, to)).unwrap();
     }
 
-    /// The path of its program.
     pub fn program(&self) -> PathBuf {
         self.path().join("underpass")
     }
@@ -163,12 +162,10 @@ impl Node {
         UnixStream::connect(self.socket()).is_ok()
     }
 
-    /// The id of its process.
     pub fn id(&self) -> u32 {
         self.next.unwrap_or_else(|| self.child.id())
     }
 
-    /// Its folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -66,7 +66,6 @@ fn of_run(body: Body, uptime_ms: u64) -> Report {
     }
 }
 
-/// The reports of each vector.
 fn vectors() -> [(&'static str, Vec<Report>); 7] {
     let position = Position {
         longitude: 8.6821,

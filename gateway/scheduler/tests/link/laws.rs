@@ -68,7 +68,6 @@ impl Told {
         Some(bits)
     }
 
-    /// Whether the rate of `who` was lowered from `from` to `to`.
     fn was_lowered(&self, who: usize, from: Duration, to: Duration) -> bool {
         let mut begin = Duration::ZERO;
         let mut before: Option<u64> = None;

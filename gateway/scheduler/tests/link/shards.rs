@@ -11,7 +11,6 @@ use underpass_scheduler::{Beam, Decision, LinkScheduler, TerminalId};
 const SECOND: Duration = Duration::from_secs(1);
 const QUANTUM: Duration = Duration::from_millis(2);
 
-/// Bytes of `bps` in `time`.
 fn bytes_in(bps: u64, time: Duration) -> f64 {
     bps as f64 / 8.0 * time.as_secs_f64()
 }

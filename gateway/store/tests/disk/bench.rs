@@ -163,7 +163,6 @@ impl Bench {
         owner(id, self.stores.len())
     }
 
-    /// As [`Bench::put`], in this shard.
     pub fn put_in(&mut self, shard: usize, bytes: usize, urgent: bool) -> u64 {
         while self.owner(self.next_id) != shard {
             self.next_id += 1;

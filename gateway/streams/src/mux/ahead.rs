@@ -226,7 +226,6 @@ impl Mux {
         Some(flow)
     }
 
-    /// Drops what is withheld of a stream.
     pub(super) fn drop_ahead(&mut self, id: StreamId) {
         self.dequeue(id);
         self.forget_beginning(id);

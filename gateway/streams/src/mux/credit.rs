@@ -16,7 +16,6 @@ use crate::wire::{FLOOR_BYTES, Hello, StreamId, VARINT_MAX};
 /// window, which is 8 x rate x RTT by default, is half of a round trip's bytes.
 pub(super) const PART_TOLD: u64 = 16;
 
-/// The credit that the peer gives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerCredit {
     pub sequence: Option<u64>,

@@ -253,7 +253,6 @@ impl Mux {
         self.renew_hello();
     }
 
-    /// The next event.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
             // Only once for each time that the events are drained: applications that are told
@@ -288,7 +287,6 @@ impl Mux {
         self.hello_due = true;
     }
 
-    /// The id of the next stream that is opened here.
     pub(crate) fn next_id(&self) -> StreamId {
         self.next_id
     }
@@ -303,7 +301,6 @@ impl Mux {
         self.streams.contains_key(&id)
     }
 
-    /// Whether the peer opens streams of this id.
     pub(crate) fn is_peers(&self, id: StreamId) -> bool {
         id.0 & 1 != self.side.bit()
     }
@@ -356,7 +353,6 @@ impl Mux {
         }
     }
 
-    /// Resets a stream from here.
     fn abort(&mut self, id: StreamId, code: ResetCode, reason: &str, at_once: bool) {
         self.never_open(id);
         self.sending_done(id);

@@ -401,7 +401,6 @@ impl Mux {
         }
     }
 
-    /// Charges the stream with what it sent.
     pub(super) fn charge_turn(stream: &mut Stream, bytes: u64, quantum: u64) {
         stream.deficit = stream.deficit.saturating_sub(bytes.max(1));
         // A stream that writes byte by byte also has only few turns ahead of the others.

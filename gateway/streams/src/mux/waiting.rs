@@ -28,7 +28,6 @@ pub(super) type Blocked = BTreeSet<(Class, u64, StreamId)>;
 pub(super) type Writers = BTreeSet<(bool, u64, StreamId)>;
 
 impl Mux {
-    /// Notes that the stream waits for credit.
     pub(super) fn wait_for_credit(&mut self, id: StreamId) {
         self.forget_blocked(id);
         let need = self.need(id);
@@ -47,7 +46,6 @@ impl Mux {
         }
     }
 
-    /// A stream of the class that waited for credit and now has it.
     pub(super) fn has_credit_now(&self, class: Class) -> Option<StreamId> {
         count();
         let first = self.blocked.range((class, 0, StreamId(0))..).next();

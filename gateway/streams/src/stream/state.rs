@@ -22,7 +22,6 @@ pub(crate) enum Life {
     Draining,
 }
 
-/// The sending direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Sending {
     /// Takes bytes.
@@ -33,7 +32,6 @@ pub(crate) enum Sending {
     Done,
 }
 
-/// The receiving direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Receiving {
     /// The application has not had everything.
@@ -52,7 +50,6 @@ pub(crate) struct SendSide {
     pub returned: u64,
     /// All below was sealed when expired bundles were last looked for.
     pub marked: Option<u64>,
-    /// What is sealed and withheld.
     pub ahead: Withheld,
     /// What is needed to begin the stream anew, as long as that may happen.
     pub beginning: Option<Box<Beginning>>,

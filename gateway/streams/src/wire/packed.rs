@@ -18,7 +18,6 @@ pub(crate) fn packed<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Bytes {
     sealer.finish().concat().into()
 }
 
-/// The frames of such a payload.
 pub(crate) fn frames_of(payload: &Bytes) -> Result<Vec<Frame>, HandoverError> {
     let (_, frames) =
         decode_frames(payload).map_err(|error| HandoverError::Malformed(error.to_string()))?;

@@ -98,7 +98,6 @@ impl Link {
         self.course.next_at()
     }
 
-    /// Goes on in the trace.
     pub(super) fn follow_trace(&mut self, now: Nanos) {
         self.change(now, |_| ());
     }

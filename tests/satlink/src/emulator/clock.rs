@@ -23,7 +23,6 @@ impl Clock {
         })
     }
 
-    /// The time now.
     pub(super) fn now(&self) -> Nanos {
         // The kernel always has this clock.
         clock_gettime(ClockId::CLOCK_MONOTONIC)

@@ -77,7 +77,6 @@ impl Interface {
         }
     }
 
-    /// Routes a destination through the interface.
     pub(super) fn add_route(&self, destination: IpNet) -> io::Result<()> {
         match destination {
             IpNet::V4(net) => {

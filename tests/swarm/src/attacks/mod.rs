@@ -40,7 +40,6 @@ pub struct Cast {
     pub victim: u64,
     /// Node number of a terminal that is switched off.
     pub absent: u64,
-    /// Node number of the hub.
     pub hub_node: u64,
     /// An origin whose `/bytes/N` gives N bytes.
     pub origin: SocketAddr,
@@ -66,7 +65,6 @@ pub enum Expected {
     Endured,
 }
 
-/// One attack.
 pub struct Attack {
     /// Its name on the command line.
     pub name: &'static str,
@@ -88,9 +86,7 @@ type Build = fn(&Attacker) -> Vec<Forged>;
 /// How an attack went.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The attack.
     pub attack: &'static str,
-    /// What was expected.
     pub expected: Expected,
     /// Whether the hub's answers are as expected.
     pub as_expected: bool,
@@ -98,7 +94,6 @@ pub struct Report {
     pub answers: BTreeMap<&'static str, u64>,
 }
 
-/// All attacks.
 pub fn all() -> impl Iterator<Item = Attack> {
     let named = names::ALL.iter().map(|(name, expected, build)| Attack {
         name,
@@ -148,7 +143,6 @@ impl Attacker {
         self.line.up(4, Duration::from_secs(20)).await
     }
 
-    /// Tries an attack.
     pub async fn run(&self, attack: &Attack) -> Report {
         let mut answers = Answers::default();
         match attack.kind {
@@ -193,14 +187,12 @@ impl Attacker {
         self.to_hub(STREAMS, payload)
     }
 
-    /// A bundle to a service of the hub.
     fn to_hub(&self, service: u64, payload: impl Into<Vec<u8>>) -> Forged {
         let source = Endpoint::Ipn(self.cast.node, service);
         let destination = Endpoint::Ipn(self.cast.hub_node, service);
         Forged::new(source, destination, self.next()).payload(payload)
     }
 
-    /// The encoded bundle of a payload of streams.
     fn streams_bundle(&self, payload: impl Into<Vec<u8>>) -> Bytes {
         self.to_streams(payload).encode()
     }

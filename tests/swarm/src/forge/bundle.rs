@@ -34,7 +34,6 @@ pub struct Custodian {
     pub endpoint: Endpoint,
     /// The custodian's name for the sequence.
     pub sequence: u64,
-    /// Number of the bundle in it.
     pub number: u64,
 }
 
@@ -67,7 +66,6 @@ impl Forged {
         }
     }
 
-    /// With this payload.
     pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> Forged {
         self.payload = payload.into();
         self
@@ -86,7 +84,6 @@ impl Forged {
         self
     }
 
-    /// With this lifetime, ms.
     pub fn lifetime_ms(mut self, lifetime_ms: u64) -> Forged {
         self.lifetime_ms = lifetime_ms;
         self
@@ -98,7 +95,6 @@ impl Forged {
         self
     }
 
-    /// Its bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![0x9f];
         self.primary(&mut out);

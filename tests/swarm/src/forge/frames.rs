@@ -106,7 +106,6 @@ impl FrameBuilder {
         self.0.len()
     }
 
-    /// The payload.
     pub fn finish(&self) -> Vec<u8> {
         self.0.clone()
     }

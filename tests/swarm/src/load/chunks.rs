@@ -11,7 +11,6 @@ pub const STAMP_BYTES: usize = 16;
 /// What a chunk says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Its stream.
     pub stream: u32,
     /// Its number in the stream, from 0.
     pub number: u32,
@@ -21,7 +20,6 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp as bytes.
     pub fn to_bytes(self) -> [u8; STAMP_BYTES] {
         let mut bytes = [0; STAMP_BYTES];
         bytes[..4].copy_from_slice(&self.stream.to_be_bytes());
@@ -83,7 +81,6 @@ impl Reader {
         }
     }
 
-    /// Which stream.
     pub fn stream(&self) -> u32 {
         self.stream
     }

@@ -4,10 +4,8 @@ use serde::Serialize;
 
 use super::ideal::{Blocked, Offered, departures};
 
-/// A chunk and what became of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk {
-    /// What was offered.
     pub offered: Offered,
     /// When its last byte had left the hub, ns; none if it has not.
     pub left_ns: Option<u64>,
@@ -21,7 +19,6 @@ pub struct Course {
     pub terminals: usize,
     /// Chunks count that were offered from here on, ns,
     pub from_ns: u64,
-    /// to here, ns.
     pub to_ns: u64,
     /// What has not left by then has not left, ns.
     pub end_ns: u64,

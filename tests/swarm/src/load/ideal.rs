@@ -15,18 +15,14 @@ use std::collections::{BinaryHeap, VecDeque};
 pub struct Offered {
     /// Whose it is.
     pub terminal: usize,
-    /// When it was offered, ns.
     pub at_ns: u64,
-    /// How long it is, bytes.
     pub bytes: u64,
 }
 
 /// A time in which a terminal is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// Which terminal.
     pub terminal: usize,
-    /// From when on, ns.
     pub from_ns: u64,
     /// Until when, ns; `u64::MAX` where no end is known.
     pub until_ns: u64,

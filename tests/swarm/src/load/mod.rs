@@ -30,7 +30,6 @@ const OPENING_TIME: Duration = Duration::from_secs(60);
 /// How often this process measures how late its timers are.
 const PROBE: Duration = Duration::from_millis(10);
 
-/// What is played.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub fleet: Fleet,
@@ -40,13 +39,11 @@ pub struct Plan {
     pub streams: usize,
     /// Payload of all streams together, bit/s.
     pub offered_bps: f64,
-    /// What the streams' chunks are long.
     pub chunk_bytes: usize,
     /// The hub's beam, bit/s.
     pub beam_bps: f64,
     /// Terminals that are blocked at any time.
     pub blocked: usize,
-    /// How long each is.
     pub blockage: Duration,
     /// How long the streams run before the measured course, so that as many terminals are blocked
     /// and recovering as later.
@@ -59,7 +56,6 @@ pub struct Plan {
     pub hub_pid: Option<u32>,
 }
 
-/// What came of it.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     pub terminals: usize,

@@ -18,12 +18,9 @@ use super::chunks::{STAMP_BYTES, Stamp, nanos_between};
 /// need a timer each.
 const TOGETHER: Duration = Duration::from_micros(500);
 
-/// The streams and their pace.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How many there are.
     pub streams: u32,
-    /// Length of a chunk.
     pub chunk_bytes: usize,
     /// From a stream's chunk to its next.
     pub period: Duration,
@@ -31,7 +28,6 @@ pub struct Pace {
     pub epoch: Instant,
 }
 
-/// What was offered.
 #[derive(Debug, Default)]
 pub struct Log {
     /// For each stream, when each of its chunks was, ns.
@@ -47,7 +43,6 @@ pub struct Origin {
     acceptor: tokio::task::JoinHandle<()>,
 }
 
-/// An origin that sends.
 pub struct Sending {
     stopped: Arc<AtomicBool>,
     thread: JoinHandle<io::Result<Log>>,
@@ -85,7 +80,6 @@ impl Origin {
         })
     }
 
-    /// Streams that are connected.
     pub fn connected(&self) -> usize {
         let connections = self.connections.lock();
         connections.unwrap_or_else(PoisonError::into_inner).len()

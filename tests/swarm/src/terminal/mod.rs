@@ -38,7 +38,6 @@ pub struct Figures {
     pub sessions: usize,
     /// Blockages of its link that were seen.
     pub blockages: u64,
-    /// Whether it is blocked at present.
     pub blocked: bool,
     /// Payload received, HTTP heads included, bytes.
     pub received_bytes: u64,

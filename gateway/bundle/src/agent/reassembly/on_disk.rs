@@ -120,7 +120,6 @@ impl OnDisk {
             .retain(|_, incomplete| incomplete.until() > now);
     }
 
-    /// How many bundles of a source a neighbour has begun.
     fn begun(&self, from: NeighbourId, source: u64) -> usize {
         let begun = each(self.bundles.values());
         let begun = begun.filter(|of| of.first.from == from && of.source() == source);

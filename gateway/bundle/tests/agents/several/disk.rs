@@ -86,7 +86,6 @@ impl Disk {
         true
     }
 
-    /// Sets whether the disk is full.
     pub fn set_full(&self, full: bool) {
         self.state().full = full;
     }

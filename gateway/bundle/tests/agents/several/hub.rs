@@ -86,7 +86,6 @@ impl Hub {
         Sharding { own: 0, count }.shard_of(NeighbourId(neighbour))
     }
 
-    /// The agent that has a neighbour.
     pub fn of(&mut self, neighbour: u64) -> &mut Agent {
         let shard = self.shard_of(neighbour);
         &mut self.agents[shard]

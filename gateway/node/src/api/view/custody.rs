@@ -9,14 +9,11 @@ use underpass_store::Figures;
 use crate::api::ApiState;
 use crate::config::Durability;
 
-/// The custody store.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CustodyView {
-    /// Bundles stored.
     pub bundles: u64,
     /// Bytes stored, as the quota counts them.
     pub used_bytes: u64,
-    /// The quota, bytes.
     pub quota_bytes: u64,
     /// What custody outlives: memory or disk.
     pub durability: String,
@@ -24,16 +21,13 @@ pub struct CustodyView {
     pub disk: Option<DiskView>,
     /// By class name.
     pub classes: BTreeMap<String, CustodyClassView>,
-    /// By neighbour.
     pub neighbours: Vec<CustodyNeighbourView>,
 }
 
-/// What is stored for one neighbour.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CustodyNeighbourView {
     /// Its node number.
     pub neighbour: u64,
-    /// Bundles stored.
     pub bundles: u64,
     /// Bytes stored, as the quota counts them.
     pub used_bytes: u64,
@@ -58,7 +52,6 @@ pub struct DiskView {
     pub resident_bytes: u64,
     /// Bundles written since the start.
     pub committed_bundles: u64,
-    /// Their bytes.
     pub committed_bytes: u64,
     /// Times that the disk made something durable.
     pub commits: u64,
@@ -100,7 +93,6 @@ impl From<Figures> for DiskView {
 /// The custody store's bundles of one class.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CustodyClassView {
-    /// Bundles stored.
     pub bundles: u64,
     /// Payload bytes stored.
     pub bytes: u64,

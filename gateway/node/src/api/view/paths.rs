@@ -20,13 +20,11 @@ use crate::run::reports::reported;
 /// A hop with its sessions.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PathView {
-    /// The hop.
     #[serde(flatten)]
     pub hop: HopFields,
     /// Its sessions that were to be over MPTCP; null if none was.
     #[serde(default)]
     pub mptcp: Option<PathMptcp>,
-    /// Its sessions.
     pub sessions: Vec<SessionView>,
 }
 
@@ -39,7 +37,6 @@ pub struct HopFields {
     pub neighbour: u64,
     /// Whether any session is up.
     pub up: bool,
-    /// Whether the link is blocked.
     pub blocked: bool,
     /// Whether its sessions offer no extension items, since the neighbour ends
     /// those that do.
@@ -48,7 +45,6 @@ pub struct HopFields {
     /// both, or receive: this node sends nothing by it.
     #[serde(default)]
     pub direction: String,
-    /// What is known of the link.
     pub link: LinkView,
     /// Rate from this node, bit/s of IP bytes; null is unlimited.
     pub rate_bps: Option<u64>,
@@ -74,7 +70,6 @@ pub struct HopFields {
 pub struct OnDemandView {
     /// Whether this node brings it up; if not, it asks the neighbour to.
     pub dials: bool,
-    /// Whether it is brought up.
     pub up: bool,
     /// Since when it is so, s.
     pub since_s: f64,
@@ -139,12 +134,10 @@ impl MeasuredView {
     }
 }
 
-/// Whether a link is there.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LinkView {
     /// operator, modem, contact, plan or probing; null if it is not blocked.
     pub blocked_by: Option<Source>,
-    /// How long it has been blocked, s.
     pub blocked_s: Option<f64>,
     /// Time since the peer was last heard, s; null if it never was.
     pub silence_s: Option<f64>,
@@ -156,7 +149,6 @@ pub struct LinkView {
     pub plan_contradicted: bool,
 }
 
-/// A planned blockage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedView {

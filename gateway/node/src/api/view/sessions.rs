@@ -20,13 +20,11 @@ pub struct SessionView {
     /// Whether only the neighbour sends by it.
     #[serde(default)]
     pub receives_only: bool,
-    /// Remote address.
     pub remote: String,
     /// Whether TLS authenticates the peer.
     pub tls: bool,
     /// The convergence layer, as the configuration names it.
     pub convergence_layer: String,
-    /// Congestion control in use.
     pub congestion_control: String,
     /// Subflows of its MPTCP connection when bytes last moved; 0 if it fell back to plain TCP; null
     /// if MPTCP was not requested.

@@ -231,7 +231,6 @@ struct World {
     kept: KeptSettings,
     trial: Option<Trial>,
     now: Instant,
-    /// The verdicts that the provider was told.
     told: Vec<(u64, Verdict)>,
 }
 

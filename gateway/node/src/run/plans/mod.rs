@@ -49,7 +49,6 @@ pub enum TakeError {
     },
 }
 
-/// The plans of this node.
 pub struct Plans {
     shell: Arc<Shell>,
     clock: Arc<ControlClock>,

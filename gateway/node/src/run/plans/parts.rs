@@ -26,31 +26,23 @@ pub struct Parts {
 #[derive(Debug)]
 struct Part {
     plan: Arc<Plan>,
-    /// It is to be told.
     due: bool,
     /// When it was told last, and in which bundle.
     told: Option<(Instant, BundleId)>,
 }
 
-/// A part that is to be told.
 #[derive(Debug)]
 pub struct DuePart {
-    /// The terminal.
     pub terminal: u64,
-    /// The plan.
     pub plan: Arc<Plan>,
-    /// The bundle with the part before.
     pub before: Option<BundleId>,
 }
 
 /// What a terminal is told, for people.
 #[derive(Clone, Debug)]
 pub struct PartView {
-    /// The terminal.
     pub terminal: u64,
-    /// The plan that its part is of.
     pub plan: Arc<Plan>,
-    /// Whether the part waits to leave.
     pub waits: bool,
 }
 
@@ -103,7 +95,6 @@ impl Parts {
         (parts, next)
     }
 
-    /// A part was told in a bundle, or cannot be.
     pub fn told(&mut self, now: Instant, part: &DuePart, bundle: Option<BundleId>) {
         if let Some(known) = self.terminals.get_mut(&part.terminal) {
             known.due &= !Arc::ptr_eq(&known.plan, &part.plan);

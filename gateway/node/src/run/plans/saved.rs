@@ -34,7 +34,6 @@ const RIGHT_MS: u64 = 2_000;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// The plans that are saved, and where.
 pub struct SavedPlans {
     file: PathBuf,
     plans: Mutex<BTreeMap<String, Arc<Plan>>>,

@@ -21,7 +21,6 @@ use crate::shell::Shell;
 /// A node asks soon after its start or the hub's, but not in the same second as its whole fleet.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Asks a hub.
 pub(super) struct Asking {
     node: u64,
     hub: u64,

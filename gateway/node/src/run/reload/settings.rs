@@ -74,7 +74,6 @@ impl Reloader {
         }
     }
 
-    /// What the provider has set.
     pub fn provider(&self) -> &Arc<KeptSettings> {
         &self.parts.provider
     }

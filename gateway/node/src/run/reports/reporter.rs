@@ -35,7 +35,6 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// The reporter of this node.
     pub fn new(
         shell: Arc<Shell>,
         config: &Config,
@@ -67,7 +66,6 @@ impl Reporter {
         self.direction
     }
 
-    /// The terminal of the link to a neighbour.
     pub fn terminal_of(&self, neighbour: u64) -> u64 {
         self.terminal.unwrap_or(neighbour)
     }
@@ -91,7 +89,6 @@ impl Reporter {
         }
     }
 
-    /// What this node is now.
     fn node(&self) -> NodeReport {
         let end = self.security.not_after();
         let end = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok());
@@ -186,7 +183,6 @@ fn allocated_bps(hop: &HopSnapshot) -> Option<u64> {
     planned.into_iter().chain(hop.send_rate_bps).min()
 }
 
-/// What is reported of a measured link.
 fn measured(link: &MeasuredLink) -> Option<MeasuredCapacity> {
     Some(MeasuredCapacity {
         capacity_bps: link.capacity_bps?,
@@ -194,7 +190,6 @@ fn measured(link: &MeasuredLink) -> Option<MeasuredCapacity> {
     })
 }
 
-/// The reason of a capacity, in the form of the reports.
 pub fn reported(reason: Reason) -> CapacityReason {
     match reason {
         Reason::Hint => CapacityReason::Hint,

@@ -14,9 +14,7 @@ const WAITING: usize = 1024;
 /// A report with the time at which it was made.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// The report.
     pub report: Report,
-    /// When it was made.
     pub at: Instant,
 }
 

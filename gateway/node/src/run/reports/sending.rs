@@ -41,7 +41,6 @@ impl Sent {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Reports that wait.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -4,7 +4,6 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A session with these figures.
 fn session(figures: PathFigures) -> SessionReading {
     SessionReading {
         id: SessionId(1),

@@ -62,7 +62,6 @@ fn to(node: u64) -> bundle::Send {
     }
 }
 
-/// The terminal, with these rules.
 fn terminal(rules: Vec<Rule>) -> Agent {
     let mut config = bundle::Config::new(TERMINAL, 10 << 40 | 0x1234);
     config.services.insert(APPLICATION);
