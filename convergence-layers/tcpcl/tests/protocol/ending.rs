@@ -14,7 +14,7 @@ const TERM_REPLY: &[u8] = &[5, 1, 0];
 fn the_peers_end_is_confirmed_with_its_reason() {
     let mut session = AgainstPeer::up();
     session.hear(&[5, 0, 3]);
-    assert_eq!(session.sent(), ["SESS_TERM flags 1 reason 3"]);
+    session.says(&["SESS_TERM flags 1 reason 3"]);
     assert_eq!(session.closed(), Some(&Down::Closed));
 }
 
@@ -22,7 +22,7 @@ fn the_peers_end_is_confirmed_with_its_reason() {
 fn an_end_that_crosses_ours_is_not_answered() {
     let mut session = AgainstPeer::up();
     session.core.close(session.now, TermReason::Unknown);
-    assert_eq!(session.sent(), ["SESS_TERM flags 0 reason 0"]);
+    session.says(&["SESS_TERM flags 0 reason 0"]);
     session.hear(TERM);
     assert!(session.sent().is_empty());
     assert_eq!(session.closed(), Some(&Down::Closed));
@@ -37,14 +37,11 @@ fn while_ending_new_transfers_are_refused_and_old_ones_finish() {
     session.core.close(session.now, TermReason::Unknown);
     session.hear(&segment(1, 3, &[], 20));
     session.hear(&segment(3, 4, &[], 20));
-    assert_eq!(
-        session.sent(),
-        [
-            "SESS_TERM flags 0 reason 0",
-            "ACK flags 1 id 3 len 40",
-            "REFUSE reason 6 id 4"
-        ]
-    );
+    session.says(&[
+        "SESS_TERM flags 0 reason 0",
+        "ACK flags 1 id 3 len 40",
+        "REFUSE reason 6 id 4",
+    ]);
     assert_eq!(session.bundles(), [(3, 40)]);
     session.hear(TERM_REPLY);
     session.sent();

@@ -82,11 +82,11 @@ fn what_is_refused_in_its_middle_passes_by() {
     assert_eq!(given + give(&mut session, &first[given..]), first.len());
     assert_eq!(session.sent(), [format!("ACK flags 2 id 7 len {PIECE}")]);
     session.core.answer(Err(Refusal::NoResources));
-    assert_eq!(session.sent(), ["REFUSE reason 2 id 7"]);
+    session.says(&["REFUSE reason 2 id 7"]);
     session.hear(&segment(0, 7, &[], PIECE));
     session.hear(&segment(END, 7, &[], LONG - 2 * PIECE));
     session.hear(&segment(START | END, 8, &[], 60));
-    assert_eq!(session.sent(), ["ACK flags 3 id 8 len 60"]);
+    session.says(&["ACK flags 3 id 8 len 60"]);
     assert_eq!(session.bundles(), [(8, 60)]);
 }
 
@@ -96,10 +96,7 @@ fn a_length_that_is_not_announced_or_lies_is_not_taken() {
     // More arrives than memory may hold.
     session.hear(&segment(START, 1, &[], 3000));
     session.hear(&segment(0, 1, &[], 3000));
-    assert_eq!(
-        session.sent(),
-        ["ACK flags 2 id 1 len 3000", "REFUSE reason 4 id 1"]
-    );
+    session.says(&["ACK flags 2 id 1 len 3000", "REFUSE reason 4 id 1"]);
     session.hear(&segment(END, 1, &[], 1));
     // More arrives than was announced.
     let first = segment(START, 2, &[length(5000)], 4000);
@@ -108,13 +105,10 @@ fn a_length_that_is_not_announced_or_lies_is_not_taken() {
     session.core.take_apart();
     give(&mut session, &first[given..]);
     session.hear(&segment(END, 2, &[], 1001));
-    assert_eq!(
-        session.sent(),
-        ["ACK flags 2 id 2 len 4000", "REFUSE reason 4 id 2"]
-    );
+    session.says(&["ACK flags 2 id 2 len 4000", "REFUSE reason 4 id 2"]);
     // The announced length is more than any transfer may have.
     session.hear(&segment(START, 3, &[length(LONG + 1)], 10));
-    assert_eq!(session.sent(), ["REFUSE reason 4 id 3"]);
+    session.says(&["REFUSE reason 4 id 3"]);
 }
 
 /// A payload of 900 bytes.

@@ -20,10 +20,7 @@ fn the_active_side_speaks_first() {
     passive.hear(CONTACT);
     assert_eq!(passive.sent_from_contact(), ["contact v4 flags 0x0"]);
     active.hear(CONTACT);
-    assert_eq!(
-        active.sent(),
-        ["SESS_INIT ka 10 segMRU 1000 xferMRU 4000 node ipn:1.0"]
-    );
+    active.says(&["SESS_INIT ka 10 segMRU 1000 xferMRU 4000 node ipn:1.0"]);
 }
 
 #[test]
@@ -77,7 +74,7 @@ fn an_unknown_critical_extension_of_the_session_ends_it() {
     session.hear(CONTACT);
     session.sent_from_contact();
     session.hear(&bytes_of(&peer_init(vec![item(1, 0x8123, b"x")])));
-    assert_eq!(session.sent(), ["SESS_TERM flags 0 reason 4"]);
+    session.says(&["SESS_TERM flags 0 reason 4"]);
     assert!(is_protocol(session.closed()));
 }
 
@@ -136,13 +133,10 @@ fn transfers_before_the_parameters_end_the_contact() {
     session.hear(CONTACT);
     session.sent_from_contact();
     session.hear(&segment(3, 0, &[], 10));
-    assert_eq!(
-        session.sent(),
-        [
-            "MSG_REJECT reason 3 header 0x01",
-            "SESS_TERM flags 0 reason 4"
-        ]
-    );
+    session.says(&[
+        "MSG_REJECT reason 3 header 0x01",
+        "SESS_TERM flags 0 reason 4",
+    ]);
     assert!(is_protocol(session.closed()));
 }
 
@@ -150,7 +144,7 @@ fn transfers_before_the_parameters_end_the_contact() {
 fn parameters_sent_twice_are_rejected_and_change_nothing() {
     let mut session = AgainstPeer::up();
     session.hear(&bytes_of(&peer_init(Vec::new())));
-    assert_eq!(session.sent(), ["MSG_REJECT reason 3 header 0x07"]);
+    session.says(&["MSG_REJECT reason 3 header 0x07"]);
     assert!(session.events.is_empty());
 }
 

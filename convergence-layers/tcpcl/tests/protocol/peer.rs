@@ -151,6 +151,12 @@ impl AgainstPeer {
         words
     }
 
+    /// Checks what left since the last call.
+    #[track_caller]
+    pub fn says(&mut self, expected: &[&str]) {
+        assert_eq!(self.sent(), expected);
+    }
+
     pub fn sent_from_contact(&mut self) -> Vec<String> {
         let (words, left) = describe(&self.output(), true);
         assert_eq!(left, 0, "output ends with a whole message");

@@ -15,14 +15,11 @@ fn each_segment_is_acknowledged_with_its_flags_and_the_sum() {
     session.hear(&segment(START, 7, &[], 400));
     session.hear(&segment(0, 7, &[], 300));
     session.hear(&segment(END, 7, &[], 5));
-    assert_eq!(
-        session.sent(),
-        [
-            "ACK flags 2 id 7 len 400",
-            "ACK flags 0 id 7 len 700",
-            "ACK flags 1 id 7 len 705"
-        ]
-    );
+    session.says(&[
+        "ACK flags 2 id 7 len 400",
+        "ACK flags 0 id 7 len 700",
+        "ACK flags 1 id 7 len 705",
+    ]);
     assert_eq!(session.bundles(), [(7, 705)]);
 }
 
@@ -32,14 +29,11 @@ fn a_segment_without_data_counts_like_any_other() {
     session.hear(&segment(START, 7, &[], 0));
     session.hear(&segment(0, 7, &[], 9));
     session.hear(&segment(END, 7, &[], 0));
-    assert_eq!(
-        session.sent(),
-        [
-            "ACK flags 2 id 7 len 0",
-            "ACK flags 0 id 7 len 9",
-            "ACK flags 1 id 7 len 9"
-        ]
-    );
+    session.says(&[
+        "ACK flags 2 id 7 len 0",
+        "ACK flags 0 id 7 len 9",
+        "ACK flags 1 id 7 len 9",
+    ]);
     assert_eq!(session.bundles(), [(7, 9)]);
 }
 
@@ -61,7 +55,7 @@ fn the_last_byte_is_acknowledged_only_when_the_node_has_the_bundle() {
     ));
     assert!(session.sent().is_empty());
     session.core.answer(Ok(()));
-    assert_eq!(session.sent(), ["ACK flags 3 id 3 len 50"]);
+    session.says(&["ACK flags 3 id 3 len 50"]);
 }
 
 #[test]
@@ -74,7 +68,7 @@ fn a_bundle_that_the_node_has_already_is_refused_as_completed() {
     session.core.handle_input(session.now, &bytes[taken..]);
     session.core.poll_event();
     session.core.answer(Err(Refusal::Completed));
-    assert_eq!(session.sent(), ["REFUSE reason 1 id 3"]);
+    session.says(&["REFUSE reason 1 id 3"]);
 }
 
 #[test]
@@ -86,10 +80,7 @@ fn what_is_not_admitted_is_refused_and_passes_by() {
     session.hear(&segment(0, 3, &[], 50));
     session.hear(&segment(END, 3, &[], 50));
     session.hear(&segment(WHOLE, 4, &[], 60));
-    assert_eq!(
-        session.sent(),
-        ["REFUSE reason 2 id 3", "ACK flags 3 id 4 len 60"]
-    );
+    session.says(&["REFUSE reason 2 id 3", "ACK flags 3 id 4 len 60"]);
     assert_eq!(session.bundles(), [(4, 60)]);
 }
 
@@ -100,10 +91,7 @@ fn a_refused_transfer_may_stop_without_an_end() {
     session.hear(&segment(START, 3, &[], 50));
     session.verdict = Ok(());
     session.hear(&segment(WHOLE, 4, &[], 60));
-    assert_eq!(
-        session.sent(),
-        ["REFUSE reason 4 id 3", "ACK flags 3 id 4 len 60"]
-    );
+    session.says(&["REFUSE reason 4 id 3", "ACK flags 3 id 4 len 60"]);
 }
 
 #[test]
@@ -142,10 +130,7 @@ fn an_announced_length_is_kept_to() {
         let mut session = AgainstPeer::up();
         session.hear(&segment(START, 3, &announced, 20));
         session.hear(&second);
-        assert_eq!(
-            session.sent(),
-            ["ACK flags 2 id 3 len 20", "REFUSE reason 4 id 3"]
-        );
+        session.says(&["ACK flags 2 id 3 len 20", "REFUSE reason 4 id 3"]);
         assert!(session.bundles().is_empty());
     }
     let mut session = AgainstPeer::up();
@@ -174,10 +159,7 @@ fn unknown_critical_or_malformed_extensions_of_a_transfer_refuse_it() {
         session.hear(&bytes);
         session.hear(&segment(END, 3, &[], 20));
         session.hear(&segment(WHOLE, 4, &[item(0, 0x8001, b"")], 20));
-        assert_eq!(
-            session.sent(),
-            ["REFUSE reason 5 id 3", "ACK flags 3 id 4 len 20"]
-        );
+        session.says(&["REFUSE reason 5 id 3", "ACK flags 3 id 4 len 20"]);
     }
 }
 
@@ -186,10 +168,7 @@ fn a_start_in_mid_transfer_gives_the_earlier_one_up() {
     let mut session = AgainstPeer::up();
     session.hear(&segment(START, 3, &[], 20));
     session.hear(&segment(WHOLE, 4, &[], 30));
-    assert_eq!(
-        session.sent(),
-        ["ACK flags 2 id 3 len 20", "ACK flags 3 id 4 len 30"]
-    );
+    session.says(&["ACK flags 2 id 3 len 20", "ACK flags 3 id 4 len 30"]);
     assert_eq!(session.bundles(), [(4, 30)]);
 }
 
@@ -199,23 +178,17 @@ fn a_segment_of_no_transfer_is_rejected_once_and_passes_by() {
     session.hear(&segment(0, 3, &[], 20));
     session.hear(&segment(END, 3, &[], 20));
     session.hear(&segment(WHOLE, 4, &[], 30));
-    assert_eq!(
-        session.sent(),
-        ["MSG_REJECT reason 3 header 0x01", "ACK flags 3 id 4 len 30"]
-    );
+    session.says(&["MSG_REJECT reason 3 header 0x01", "ACK flags 3 id 4 len 30"]);
 }
 
 #[test]
 fn an_unknown_message_is_rejected_and_ends_the_session() {
     let mut session = AgainstPeer::up();
     session.hear(&[0x42, 1, 2, 3]);
-    assert_eq!(
-        session.sent(),
-        [
-            "MSG_REJECT reason 1 header 0x42",
-            "SESS_TERM flags 0 reason 0"
-        ]
-    );
+    session.says(&[
+        "MSG_REJECT reason 1 header 0x42",
+        "SESS_TERM flags 0 reason 0",
+    ]);
     assert!(matches!(session.closed(), Some(Down::Protocol(_))));
 }
 
@@ -283,6 +256,6 @@ fn data_may_be_written_straight_into_the_bundle() {
     assert!(given > 80_000);
     session.hear(&bytes[given..]);
     assert!(!session.core.is_receiving());
-    assert_eq!(session.sent(), ["ACK flags 3 id 3 len 100000"]);
+    session.says(&["ACK flags 3 id 3 len 100000"]);
     assert_eq!(session.bundles(), [(3, 100_000)]);
 }

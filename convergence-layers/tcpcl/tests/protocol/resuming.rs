@@ -288,7 +288,7 @@ fn a_peer_that_keeps_nothing_gets_the_whole_bundle_without_a_word_of_it() {
     assert_eq!(connection.received, [whole]);
     let mut plain = AgainstPeer::up();
     plain.core.offer(resumed(8, 7, 20, &bundle(300)));
-    assert_eq!(plain.sent(), ["SEG flags 3 id 0 len 300"]);
+    plain.says(&["SEG flags 3 id 0 len 300"]);
 }
 
 #[test]
@@ -374,9 +374,9 @@ fn what_is_half_sent_on_one_session_leaves_room_for_short_bundles_alone() {
     let (mut first, mut second, mut third) = (up(), up(), up());
     first.hear(&head(2, 7, 200 << 20));
     second.hear(&head(2, 4, 2 << 20));
-    assert_eq!(second.sent(), ["REFUSE reason 2 id 4"]);
+    second.says(&["REFUSE reason 2 id 4"]);
     third.hear(&segment(3, 4, &[], 60));
-    assert_eq!(third.sent(), ["ACK flags 3 id 4 len 60"]);
+    third.says(&["ACK flags 3 id 4 len 60"]);
     assert!(first.sent().is_empty(), "it goes on");
     drop(first);
     third.hear(&head(2, 5, 2 << 20));
@@ -398,7 +398,7 @@ fn what_an_earlier_session_received_is_half_sent_too() {
     ));
     second.core.resume(Some(BytesMut::zeroed(offset as usize)));
     second.core.handle_input(second.now, &bytes[taken..]);
-    assert_eq!(second.sent(), ["REFUSE reason 2 id 4"]);
+    second.says(&["REFUSE reason 2 id 4"]);
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn an_offset_that_the_bounds_forbid_is_not_acceptable() {
         let mut session = told();
         let named = Resumption { key: 1, offset }.to_item();
         session.hear(&segment(3, 0, &[named], 50));
-        assert_eq!(session.sent(), ["REFUSE reason 4 id 0"]);
+        session.says(&["REFUSE reason 4 id 0"]);
     }
 }
 

@@ -10,15 +10,12 @@ fn segments_keep_to_the_peers_limit_and_the_first_tells_the_length() {
     let mut session = AgainstPeer::up();
     session.offer(1, 900);
     session.offer(2, 400);
-    assert_eq!(
-        session.sent(),
-        [
-            "SEG flags 2 id 0 extlen 13 00000100080000000000000384 len 400",
-            "SEG flags 0 id 0 len 400",
-            "SEG flags 1 id 0 len 100",
-            "SEG flags 3 id 1 len 400"
-        ]
-    );
+    session.says(&[
+        "SEG flags 2 id 0 extlen 13 00000100080000000000000384 len 400",
+        "SEG flags 0 id 0 len 400",
+        "SEG flags 1 id 0 len 100",
+        "SEG flags 3 id 1 len 400",
+    ]);
 }
 
 #[test]
@@ -65,11 +62,11 @@ fn acknowledgements_of_what_was_not_sent_are_rejected() {
     session.output();
     for wrong in [ack(3, 9, 300), ack(3, 0, 301)] {
         session.hear(&wrong);
-        assert_eq!(session.sent(), ["MSG_REJECT reason 3 header 0x02"]);
+        session.says(&["MSG_REJECT reason 3 header 0x02"]);
     }
     session.hear(&ack(3, 0, 300));
     session.hear(&ack(3, 0, 300));
-    assert_eq!(session.sent(), ["MSG_REJECT reason 3 header 0x02"]);
+    session.says(&["MSG_REJECT reason 3 header 0x02"]);
     assert_eq!(session.outcomes(), [(1, Outcome::Acknowledged)]);
 }
 
@@ -176,7 +173,7 @@ fn a_peer_that_rejects_segments_is_left() {
         [(1, Outcome::Broken { acknowledged: 0 })]
     );
     assert!(matches!(session.closed(), Some(Down::Protocol(_))));
-    assert_eq!(session.sent(), ["SESS_TERM flags 0 reason 0"]);
+    session.says(&["SESS_TERM flags 0 reason 0"]);
 }
 
 #[test]
