@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from tests.benchmarks import subjects
+from tests.benchmarks.records import Result
 from tests.benchmarks.subjects import Access, Subject, Unavailable
 from tests.benchmarks.subjects.underpass import SecondStart, Underpass
 from tests.testbed.node import Told
@@ -201,6 +202,11 @@ class Bench:
     def way_back_percent(self, direction: str, payload_bytes: int) -> float:
         """Return the hop's bytes against the payload's direction, in percent of the payload."""
         return 100 * self.sent_bytes(direction) / payload_bytes if payload_bytes else 0.0
+
+    def describe(self, result: Result) -> None:
+        """Add `notes` and `told` to a result."""
+        result.notes |= self.notes()
+        result.told |= self.told()
 
     def told(self) -> dict[str, str]:
         """Return what each subject was told of the hop, and its state before a run."""

@@ -78,8 +78,7 @@ def run_object(settings: Settings) -> Result:
             result.records.append(made)
             curves = result.curves.setdefault("received, MB over s", {})
             curves[subject.name + label] = typical_curve(transfers)
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     result.notes["ideal, s"] = round(_ideal_s(size, blockages), 2)
     return result
 
@@ -114,8 +113,7 @@ def run_resumption(settings: Settings) -> Result:
             p95 = quantile(values, 0.95)
             result.records.append(record("resumption-p95.v", subject.name, [p95]))
             say(f"resumption  {subject.name}: p95 {p95:.2f} RTT over {len(values)} blockages")
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
 
 
@@ -210,8 +208,7 @@ def _drive(
             result.records.append(made)
             curves = result.curves.setdefault("received, MB over s", {})
             curves[subject.name + label] = typical_curve(transfers)
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
 
 

@@ -68,6 +68,5 @@ def _bulk(
             result.curves.setdefault("received, MB over s", {})[subject.name] = typical_curve(
                 transfers
             )
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result

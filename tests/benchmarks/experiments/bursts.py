@@ -47,6 +47,5 @@ def run(settings: Settings) -> Result:
             )
             curves = result.curves.setdefault("received, MB over s", {})
             curves[subject.name] = typical_curve(transfers)
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result

@@ -60,8 +60,7 @@ def run(settings: Settings) -> Result:
             result.curves.setdefault("clients served over s", {})[subject.name] = [
                 (round(at, 3), float(count)) for count, at in enumerate(sorted(runs[0].times), 1)
             ][::10]
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
 
 

@@ -51,8 +51,7 @@ def run(settings: Settings) -> Result:
             made = record("echo.v", subject.name, [one.p95_ms for one in runs])
             say(f"echo  {subject.name}: p95 is RTT + {made.median:.0f} ms")
             result.records.append(made)
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
 
 

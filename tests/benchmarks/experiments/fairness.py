@@ -55,6 +55,5 @@ def run(settings: Settings) -> Result:
             result.records.append(record("fairness.jain", subject.name, jain))
             result.records.append(record("fairness.satellite-share", subject.name, parts))
             say(f"fairness  {subject.name}: Jain {jain[0]:.3f}, satellite {parts[0]:.0f} %")
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result

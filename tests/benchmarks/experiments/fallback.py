@@ -43,6 +43,5 @@ def run(settings: Settings) -> Result:
                 result.records.append(record("fallback.to-bbr", OURS, ratios))
             else:
                 result.notes["no ratio to bbr"] = "its median goodput is 0"
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result

@@ -23,6 +23,5 @@ def run(settings: Settings) -> Result:
                     lambda t: (t.first_byte_s or seconds(on, t)) / PROFILE_G.rtt_s,
                 )
             )
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result

@@ -53,6 +53,5 @@ def run(settings: Settings) -> Result:
         result.notes["goodput without jitter or bunches, Mbit/s"] = {
             name: round(bps / 1e6, 2) for name, bps in without_bps.items()
         }
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result

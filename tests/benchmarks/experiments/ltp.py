@@ -61,6 +61,5 @@ def run_live(settings: Settings) -> Result:
             )
             result.records.append(made)
             result.curves["received, MB over s"] = {subject.name: typical_curve(transfers)}
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result

@@ -86,8 +86,7 @@ def _measured(settings: Settings, result: Result, users: Sequence[int], by: By, 
             runs[count] = dict(zip(names, done, strict=True))
             for name, of_subject in runs[count].items():
                 _note(result, name, count, of_subject)
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return runs
 
 

@@ -61,6 +61,5 @@ def _objects(
             result.curves.setdefault("received, MB over s", {})[subject.name] = typical_curve(
                 transfers
             )
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result

@@ -92,8 +92,7 @@ def run_offload(settings: Settings) -> Result:
             result.notes[f"{kind}, ms"] = medians
         for name, runs in by_name.items():
             add_records(result, name, runs, alone)
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
 
 

@@ -63,8 +63,7 @@ def run(settings: Settings) -> Result:
             result.records.append(record("on-demand.echo-p95", subject.name, p95))
             result.samples[f"{subject.name}: echoes, s"] = [one.echoes_s for one in runs]
             say(f"on-demand  {subject.name}: echo {medians[0]:.2f} RTT, p95 RTT + {p95[0]:.0f} ms")
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
 
 

@@ -34,8 +34,7 @@ def run(settings: Settings) -> Result:
         _downloads(on, result)
         _small_exchanges(on, result)
         _terrestrial_dies(on, result)
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
 
 

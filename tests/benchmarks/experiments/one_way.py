@@ -47,6 +47,5 @@ def run(settings: Settings) -> Result:
         done = on.in_turn([Series(subject, small) for subject in on.subjects], 10)
         for subject, transfers in zip(on.subjects, done, strict=True):
             result.records.append(transfer_record("one-way.object", subject, transfers, time_ms))
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result

@@ -64,8 +64,7 @@ def run_blockages(settings: Settings) -> Result:
                 say(f"{figure}  {subject.name}: p95 {p95:.0f} ms beyond {least} round trips")
                 result.records.append(record(figure, subject.name, [p95]))
                 result.samples[f"{way}, {subject.name}, round trips"] = [values]
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
 
 

@@ -115,8 +115,7 @@ def run_bonding(settings: Settings) -> Result:
             )
             curves = result.curves.setdefault("received, MB over s", {})
             curves[subject.name] = typical_curve(transfers)
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
 
 
@@ -223,8 +222,7 @@ def _failures(on: Bench, result: Result, name: str, fail: Callable[[Satlink, str
         say(f"{name}: longest gaps {', '.join(f'{gap:.0f}' for gap in gaps)} ms")
         curves = result.curves.setdefault("received, MB over s", {})
         curves[subject.name] = typical_curve(transfers)
-    result.notes |= on.notes()
-    result.told |= on.told()
+    on.describe(result)
 
 
 def _silent_satellite(on: Bench, result: Result) -> None:

@@ -34,8 +34,7 @@ def run(settings: Settings) -> Result:
             result.curves.setdefault("received, MB over s", {})[subject.name] = typical_curve(
                 transfers
             )
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     if medians.get(_BASE):
         for name, of_subject in values.items():
             ratios = [value / medians[_BASE] for value in of_subject]

@@ -63,8 +63,7 @@ def _traced(
         runs = list(zip(on.subjects, loaded_series(on, trace, load), strict=True))
         for subject, loaded in runs:
             add_records(result, name, subject, loaded)
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     result.notes["trace"] = trace.source
     late = oracle(trace, "forward")
     result.records.append(record(f"{name}.goodput", _ORACLE, [100 * late.part]))

@@ -37,6 +37,5 @@ def run(settings: Settings) -> Result:
                 result.records += overheads.records(
                     subject.name, "overhead-upload.v", "overhead-upload-back.v"
                 )
-        result.notes |= on.notes()
-        result.told |= on.told()
+        on.describe(result)
     return result
