@@ -501,18 +501,6 @@ def test_the_service_itself_asks_nothing_within_its_own_network(url: str) -> Non
         hook.close()
 
 
-def test_the_running_service_looks_and_sends(url: str) -> None:
-    settings = Settings(look_for_alerts_every_s=0.2, webhook_networks=LOOPBACK)
-    with served(url, settings) as api:
-        api.add_beam()
-        hook = Hook(api)
-        target(api, hook.url())
-        rule(api)
-        silent_since(api, 0)
-        until(api, lambda: bool(hook.got))
-        hook.close()
-
-
 def until(api: Api, happens: Callable[[], bool]) -> None:
     end = time.monotonic() + 200
     while not happens():
