@@ -11,7 +11,7 @@ use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 
 use crate::relay::{Socket, poll_read_bytes};
-use crate::stream::{Conduit, Connected, Failure, FailureCode};
+use crate::stream::{Conduit, Connected, Failure, FailureCode, Received};
 
 /// Most bytes held for the origin: one read of the relay.
 const QUEUE: usize = 256 * 1024;
@@ -158,11 +158,7 @@ impl Conduit for DirectConduit {
         self.fail(failure);
     }
 
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        max: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<Received> {
         // A failure to write is reported after all that there is to read.
         let _ = self.poll_flush(cx);
         if self.received_all {

@@ -12,7 +12,8 @@ use super::decisions::{Cause, Decisions, FlowDecision, SizeSource};
 use super::watch::{FlowStart, Watch};
 use crate::classify::{Classifier, Facts, FlowFacts};
 use crate::stream::{
-    Conduit, Connected, Failure, FlowPath, OpenRequest, PathChoice, StreamName, StreamTimes,
+    Conduit, Connected, Failure, FlowPath, OpenRequest, PathChoice, Received, StreamName,
+    StreamTimes,
 };
 
 /// A flow is late once `LATE_TIMES` times its estimated time to completion, plus `LATE_BY`, have
@@ -243,11 +244,7 @@ impl Conduit for FlowConduit {
         self.inner.reset(failure);
     }
 
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        max: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<Received> {
         let received = self.inner.poll_receive(cx, max);
         if let Poll::Ready(Ok(Some(data))) = &received {
             self.watch.receives(Instant::now(), data);

@@ -112,6 +112,10 @@ pub struct ComparedPath {
     pub others_wait: Duration,
 }
 
+/// Bytes from the peer; `None` when it has finished; `Err` when it has reset the stream, or its
+/// dial has failed.
+pub type Received = Result<Option<Bytes>, Failure>;
+
 /// One stream, both directions, which ends as a socket does. Dropping it
 /// without [`Conduit::finish`] resets it. Dropping it after that closes it:
 /// what was sent is still delivered, then its end, and bytes that the peer
@@ -140,14 +144,8 @@ pub trait Conduit: Send {
     /// what was sent.
     fn reset(&mut self, failure: Failure);
 
-    /// The next bytes from the peer, at most `max` (above zero); `None` when
-    /// the peer has finished; `Err` when it has reset the stream, or its dial
-    /// has failed. Taking bytes gives the peer credit for as many.
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        max: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>>;
+    /// The next bytes, at most `max` (above zero). Taking bytes gives the peer credit for as many.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<Received>;
 
     /// Whether the peer has closed the stream: its end has been received here, and it takes no more
     /// bytes. As on a socket whose other end is closed, this is an error only if bytes are still

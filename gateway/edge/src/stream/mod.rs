@@ -10,7 +10,8 @@ mod failure;
 mod request;
 
 pub use conduit::{
-    ComparedPath, Conduit, Connected, FlowPath, Outlet, PathChoice, StreamName, StreamTimes,
+    ComparedPath, Conduit, Connected, FlowPath, Outlet, PathChoice, Received, StreamName,
+    StreamTimes,
 };
 pub use failure::{Failure, FailureCode};
 pub use request::{Host, HostError, OpenRequest, Protocol, Target};

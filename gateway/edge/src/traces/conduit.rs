@@ -8,7 +8,9 @@ use bytes::Bytes;
 use underpass_cla::Class;
 
 use super::{Exchange, ExchangeSpan, Traces};
-use crate::stream::{Conduit, Connected, Failure, FlowPath, OpenRequest, StreamName, StreamTimes};
+use crate::stream::{
+    Conduit, Connected, Failure, FlowPath, OpenRequest, Received, StreamName, StreamTimes,
+};
 
 /// Records the events of the inner conduit, and reports them when it is dropped.
 pub(super) struct TracedConduit {
@@ -99,11 +101,7 @@ impl Conduit for TracedConduit {
         self.inner.reset(failure);
     }
 
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        max: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<Received> {
         let polled = self.inner.poll_receive(cx, max);
         if let Poll::Ready(Ok(Some(data))) = &polled {
             self.note(|exchange| {
@@ -216,11 +214,7 @@ mod tests {
 
         fn reset(&mut self, _: Failure) {}
 
-        fn poll_receive(
-            &mut self,
-            _: &mut Context<'_>,
-            _: usize,
-        ) -> Poll<Result<Option<Bytes>, Failure>> {
+        fn poll_receive(&mut self, _: &mut Context<'_>, _: usize) -> Poll<Received> {
             match std::mem::replace(&mut self.answered, true) {
                 false => Poll::Ready(Ok(Some(Bytes::from_static(b"a")))),
                 true => Poll::Ready(Err(broken())),

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use underpass_edge::relay::{Socket, relay};
-use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode};
+use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, Received};
 
 /// The child process' end of the connection.
 const ADDRESS: &str = "UNDERPASS_TEST_RELAY_TO";
@@ -52,11 +52,7 @@ impl Conduit for Script {
 
     fn reset(&mut self, _: Failure) {}
 
-    fn poll_receive(
-        &mut self,
-        _: &mut Context<'_>,
-        max: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, _: &mut Context<'_>, max: usize) -> Poll<Received> {
         if let Some(piece) = self.left.last_mut() {
             let taken = piece.split_to(max.min(piece.len()));
             if piece.is_empty() {

@@ -13,7 +13,7 @@ use underpass_edge::config::{EdgeConfig, PeerDialConfig};
 use underpass_edge::dial::{Dialler, serve_inbound};
 use underpass_edge::relay::Relays;
 use underpass_edge::stream::{
-    Conduit, Connected, Failure, FailureCode, OpenRequest, Protocol, Target,
+    Conduit, Connected, Failure, FailureCode, OpenRequest, Protocol, Received, Target,
 };
 
 use crate::world::origin;
@@ -37,11 +37,7 @@ impl Conduit for Stream {
 
     fn reset(&mut self, _: Failure) {}
 
-    fn poll_receive(
-        &mut self,
-        _: &mut Context<'_>,
-        _: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, _: &mut Context<'_>, _: usize) -> Poll<Received> {
         Poll::Ready(Ok(None))
     }
 

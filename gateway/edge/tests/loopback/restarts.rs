@@ -13,7 +13,9 @@ use underpass_edge::classify::Classifier;
 use underpass_edge::config::EdgeConfig;
 use underpass_edge::dial::Dialler;
 use underpass_edge::direct::DirectOutlet;
-use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, OpenRequest, Outlet};
+use underpass_edge::stream::{
+    Conduit, Connected, Failure, FailureCode, OpenRequest, Outlet, Received,
+};
 
 use crate::forward::{body, head};
 use crate::world::{origin, read_until};
@@ -43,11 +45,7 @@ impl Conduit for Lost {
 
     fn reset(&mut self, _: Failure) {}
 
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        _: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, _: usize) -> Poll<Received> {
         if self.took {
             let text = "the peer node restarted";
             return Poll::Ready(Err(Failure::new(FailureCode::Unavailable, text)));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 use underpass_edge::speed::{self, HOST, Service, SpeedTests};
-use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, Target};
+use underpass_edge::stream::{Conduit, Connected, Failure, FailureCode, Received, Target};
 
 /// The capacity of one direction, bytes.
 const ROOM: usize = 100_000;
@@ -85,11 +85,7 @@ impl Conduit for End {
         }
     }
 
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        most: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Received> {
         let mut into = self.into.lock().unwrap();
         if let Some(failure) = &into.reset {
             return Poll::Ready(Err(failure.clone()));

@@ -15,7 +15,7 @@ use underpass_edge::classify::Classifier;
 use underpass_edge::config::EdgeConfig;
 use underpass_edge::dial::Dialler;
 use underpass_edge::direct::DirectOutlet;
-use underpass_edge::stream::{Conduit, Connected, Failure, OpenRequest, Outlet};
+use underpass_edge::stream::{Conduit, Connected, Failure, OpenRequest, Outlet, Received};
 
 use crate::world::{echo, read_until, socks};
 
@@ -58,11 +58,7 @@ impl Conduit for NotingConduit {
         self.0.reset(failure);
     }
 
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        max: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<Received> {
         self.0.poll_receive(cx, max)
     }
 

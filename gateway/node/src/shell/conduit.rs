@@ -7,8 +7,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use underpass_cla::Class;
 use underpass_edge::stream::{
-    ComparedPath, Conduit, Connected, Failure, FailureCode, FlowPath, PathChoice, StreamName,
-    StreamTimes,
+    ComparedPath, Conduit, Connected, Failure, FailureCode, FlowPath, PathChoice, Received,
+    StreamName, StreamTimes,
 };
 use underpass_engine::{Engine, Estimate, FlowChoice, StreamKey};
 use underpass_streams::{Epoch, ResetCode, StreamId};
@@ -208,11 +208,7 @@ impl Conduit for StreamConduit {
         });
     }
 
-    fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        max: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<Received> {
         let key = self.key;
         // One lock for both: bytes that come between a failed read and the storing of its waker
         // would wake nobody.

@@ -77,11 +77,7 @@ impl Conduit for Noting {
 
     fn reset(&mut self, _: Failure) {}
 
-    fn poll_receive(
-        &mut self,
-        _: &mut Context<'_>,
-        _: usize,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    fn poll_receive(&mut self, _: &mut Context<'_>, _: usize) -> Poll<Received> {
         match self.receives.pop() {
             Some(data) => Poll::Ready(Ok(Some(data))),
             None => Poll::Pending,
