@@ -145,15 +145,11 @@ fn entries(agent: &Agent, name: &str) -> usize {
 fn a_bundle_without_a_route_goes_by_the_plan_and_is_acknowledged_by_another_way() {
     let mut net = net();
     send(&mut net, APPLICATION);
-    let offer = net.offer(SOURCE, UPPER).expect("a bundle");
-    net.arrive(1, 1, &offer);
-    net.finish(SOURCE, &offer, Outcome::Acknowledged);
+    net.carry(SOURCE, 1);
     net.pass(Duration::from_millis(200));
     net.carry_signals(1, SOURCE);
     assert_eq!(net.released(SOURCE).len(), 1);
-    let onward = net.offer(1, END).expect("the relay has it");
-    net.arrive(3, UPPER, &onward);
-    net.finish(1, &onward, Outcome::Acknowledged);
+    net.carry(1, 3);
     let delivered = net.deliveries(3);
     assert_eq!(delivered.len(), 1);
     // The end's service confirms, and its signal goes back by the lower relay.
@@ -167,18 +163,14 @@ fn what_waits_for_a_lost_neighbour_goes_another_way_and_what_it_has_stays() {
     for _ in 0..4 {
         send(&mut net, APPLICATION);
     }
-    let arrived = net.offer(SOURCE, UPPER).expect("a bundle");
-    net.arrive(1, 1, &arrived);
-    net.finish(SOURCE, &arrived, Outcome::Acknowledged);
+    net.carry(SOURCE, 1);
     let begun = net.offer(SOURCE, UPPER).expect("another");
     turn(&mut net, LOWER, &[UPPER], &[END]);
     assert_eq!(waiting(&net), BTreeMap::from([(UPPER, 1), (LOWER, 3)]));
     // The transfer in progress no longer counts, whatever the CL still reports.
     net.finish(SOURCE, &begun, Outcome::Acknowledged);
     for _ in 0..3 {
-        let offer = net.offer(SOURCE, LOWER).expect("all that waited");
-        net.arrive(2, 1, &offer);
-        net.finish(SOURCE, &offer, Outcome::Acknowledged);
+        net.carry(SOURCE, 2);
     }
     net.pass(Duration::from_millis(200));
     net.carry_signals(2, SOURCE);
@@ -296,9 +288,7 @@ fn what_a_neighbour_is_given_counts_until_it_moves_or_is_given_up() {
     assert_eq!(given, BTreeMap::from(moved));
 
     // What was forwarded is on its way there, what was given up is not.
-    let offer = net.offer(SOURCE, LOWER).expect("the first one");
-    net.arrive(2, 1, &offer);
-    net.finish(SOURCE, &offer, Outcome::Acknowledged);
+    net.carry(SOURCE, 2);
     net.pass(Duration::from_millis(200));
     net.carry_signals(2, SOURCE);
     assert_eq!(net.released(SOURCE).len(), 1);
@@ -407,9 +397,7 @@ fn a_custody_signal_counts_by_the_way_that_the_plan_lets_it_come() {
         }
         change(&mut net, SOURCE, &[(END, UPPER)], speakers, &[], &[]);
         send(&mut net, APPLICATION);
-        let offer = net.offer(SOURCE, UPPER).expect("a bundle");
-        net.arrive(1, 1, &offer);
-        net.finish(SOURCE, &offer, Outcome::Acknowledged);
+        net.carry(SOURCE, 1);
         net.pass(Duration::from_millis(200));
         let upper = NeighbourId(1);
         let signal = net.agents[1].next_for(net.now, upper, Class::SIGNALLING, u64::MAX);
