@@ -11,6 +11,7 @@ use underpass_cla::Refusal;
 use underpass_coded::parity::LossEstimate;
 use underpass_coded::{Message, Protection, Receiver, Sender, SenderFigures};
 
+/// The properties of the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub delay: Duration,
@@ -46,6 +47,7 @@ enum Arrival {
     ToSender(Message),
 }
 
+/// The fate of a bundle.
 #[derive(Clone, Debug)]
 pub struct Fate {
     pub offered: Instant,
@@ -81,11 +83,14 @@ pub struct World {
     pub memory_bytes: u64,
 }
 
+/// What all bundles are made of: a prime number of bytes, so that no two places of a bundle look
+/// alike because of their alignment.
 static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut random = Rng::with_seed(0);
     (0..65_521).map(|_| random.u8(..)).collect()
 });
 
+/// The bytes of a bundle. Thousands of megabytes are made of them, so they are copied.
 pub fn content(number: u64, length: usize) -> Bytes {
     let begin = number.wrapping_mul(7919) % PATTERN.len() as u64;
     let mut bytes = PATTERN[begin as usize..].to_vec();
@@ -155,6 +160,7 @@ impl World {
         );
     }
 
+    /// Runs for a time.
     pub fn run_for(&mut self, time: Duration) {
         let until = self.now + time;
         while self.step(Some(until)) {}

@@ -124,6 +124,8 @@ struct Packet {
     bits: u64,
 }
 
+/// Packets under way, by the time, s, at which they are due; those of one time in the order in
+/// which they left. On a fast link there are thousands, so that no step may look at all of them.
 #[derive(Default)]
 struct UnderWay(VecDeque<(f64, Packet)>);
 
@@ -134,12 +136,14 @@ impl UnderWay {
         self.0.insert(place, (at, packet));
     }
 
+    /// Takes the next packet that is due at `t`.
     fn pop_due(&mut self, t: f64) -> Option<(f64, Packet)> {
         let is_due = self.0.front().is_some_and(|(at, _)| *at <= t);
         is_due.then(|| self.0.pop_front()).flatten()
     }
 }
 
+/// Runs `link` for `seconds`.
 pub fn run(link: &Link, sender: &Sender, seconds: f64, reading_each_ms: u64) -> Course {
     let start = Instant::now();
     let mut way = Way::new(link, sender);
