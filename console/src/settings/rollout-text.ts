@@ -88,7 +88,8 @@ function settingsIn(text: string): Body {
   return found as Body;
 }
 
-function numbersOf(text: string, what: string): number[] {
+/** Reads whole numbers that commas or spaces separate; throws an error that says `what` they are. */
+export function numbersOf(text: string, what: string): number[] {
   const found = listOf(text.replace(/\s/g, ","));
   if (found.length === 0 || !found.every((one) => /^\d{1,10}$/.test(one))) {
     throw new Error(`${what} are whole numbers, such as 1, 10`);

@@ -1,16 +1,20 @@
 import { ApiError } from "../api/client";
-import type { TerminalSettings } from "../api/types";
+import type { Terminal, TerminalSettings } from "../api/types";
 import { differences } from "../access/differences";
+import { OneSetting } from "../settings/one-setting-form";
 import { useLive } from "../shell/context";
-import { Failure, useRead } from "../shell/read";
 import { instant } from "../shell/dates";
+import { useMayOperateOwn } from "../shell/may-operate";
+import { Failure, useRead } from "../shell/read";
 
 const READ_MS = 15_000;
 const BADGES = { waiting: "waiting", trial: "waiting", applied: "up", "rolled-back": "down", refused: "down" } as const;
 
 /** How the service has changed a terminal's configuration, and whether the node has applied that. */
-export function SetFromAfar({ node }: { node: number }) {
+export function SetFromAfar({ terminal }: { terminal: Terminal }) {
+  const { node } = terminal;
   const { client } = useLive();
+  const mayOperate = useMayOperateOwn();
   const path = `v1/terminals/${node}/settings`;
   const found = useRead(
     (signal) =>
@@ -44,6 +48,7 @@ export function SetFromAfar({ node }: { node: number }) {
           {set.reported?.reason && <p class="flaw">{set.reported.reason}</p>}
         </>
       )}
+      {mayOperate && <OneSetting terminal={terminal} />}
     </section>
   );
 }

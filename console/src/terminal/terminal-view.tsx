@@ -68,7 +68,7 @@ export default function TerminalView({ route }: { route: Route }) {
       <div class="columns">
         <LastWords vehicle={vehicle} nowMs={live.asOf()} />
         <Itself key={`itself ${node}`} node={node} />
-        <SetFromAfar key={`set ${node}`} node={node} />
+        <SetFromAfar key={`set ${node}`} terminal={terminal} />
       </div>
       <div class="columns">
         {LINKS.map((link) => (
