@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ApiError } from "../src/api/client";
 import { fieldErrors, namesOf, PARTS, rolloutFor } from "../src/settings/one-setting";
+import { withSetting } from "../src/settings/setting-document";
 import { boundsOf, CLASS_SETTINGS, FieldError, fieldOf, PATH_SETTINGS, type Setting, valueOf } from "../src/settings/setting-schema";
 import { link, terminal } from "./made";
 
@@ -92,6 +93,30 @@ describe("the service's errors", () => {
     expect(fieldErrors(error, meter)).toEqual({ "meter/first_day": "too large", name: "too long", stages: "too small" });
     expect(fieldErrors(refused(["/classes/0/paths/1", "empty"]), setting("paths"))).toEqual({ paths: "empty" });
     expect(fieldErrors(refused(["/terminals/0", "no number"], ["/", "odd"]), meter)).toEqual({ terminals: "no number" });
+  });
+});
+
+describe("a document of settings", () => {
+  const before = { classes: [{ name: "bulk", weight: 5, policy: "bonded" }], paths: [], terminals: [{ node: 10, weight: 2 }] };
+
+  it("has one setting changed, and all others as they were", () => {
+    expect(withSetting(before, { list: "classes", id: "bulk" }, "weight", 6)).toEqual({
+      ...before, classes: [{ name: "bulk", weight: 6, policy: "bonded" }],
+    });
+    expect(withSetting(before, { list: "terminals", id: 11 }, "weight", 3)).toEqual({
+      ...before, terminals: [{ node: 10, weight: 2 }, { node: 11, weight: 3 }],
+    });
+    expect(withSetting({ classes: [], paths: [] }, { list: "paths", id: "lte" }, "rtt_ms", 70)).toEqual({
+      classes: [], paths: [{ name: "lte", rtt_ms: 70 }],
+    });
+  });
+
+  it("says nothing of what is taken away", () => {
+    expect(withSetting(before, { list: "classes", id: "bulk" }, "weight")).toEqual({
+      ...before, classes: [{ name: "bulk", policy: "bonded" }],
+    });
+    expect(withSetting(before, { list: "terminals", id: 10 }, "weight").terminals).toEqual([]);
+    expect(before.classes[0]?.weight).toBe(5);
   });
 });
 

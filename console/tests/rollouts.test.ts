@@ -85,7 +85,7 @@ describe("what a rollout would change", () => {
   });
 
   it("is said in words where nothing is set", () => {
-    expect(changeTexts({ key: "class.bulk.policy", after: "migrate" })).toEqual(["class.bulk.policy", "as the terminal has it", "migrate"]);
-    expect(changeTexts({ key: "class.bulk.weight", before: 5, after: null })).toEqual(["class.bulk.weight", "5", "as the terminal has it"]);
+    expect(changeTexts({ key: "class.bulk.policy", after: "migrate" })).toEqual(["class.bulk.policy", "as the node has it", "migrate"]);
+    expect(changeTexts({ key: "class.bulk.weight", before: 5, after: null })).toEqual(["class.bulk.weight", "5", "as the node has it"]);
   });
 });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,19 +10,20 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.console.axe import DESK_AND_PHONE, needed, no_violations
-from tests.console.fleet import DRIVER, NAMES, NODES
+from tests.console.fleet import DRIVER, HUB, NAMES, NODES
 from tests.console.pages import PATIENCE_MS, sign_in
 from tests.console.service import ControlService
 
 pytestmark = [pytest.mark.console, pytest.mark.usefixtures("fleet")]
 
+OTHER = 12
 # A further path is made by these: that is more than one setting.
 _OF_FURTHER_PATH = {"neighbour", "remote", "convergence_layer", "local", "interface"}
 
 
 def opened(page: Page) -> Locator:
     """Open the form at the driver's page."""
-    page.get_by_role("button", name="Change a setting").click()
+    page.get_by_role("button", name="Change a setting", exact=True).click()
     return page.get_by_role("form", name=f"Change a setting of {NAMES[DRIVER]}")
 
 
@@ -43,7 +45,7 @@ def test_a_weight_is_typed_looked_at_and_rolled_out_to_one(
     form = opened(page)
     # The keyboard goes on in the form.
     expect(form.get_by_role("combobox", name="Of a", exact=True)).to_be_focused()
-    expect(page.locator("#known-names option[value=bulk]")).to_have_count(1)
+    expect(form.locator("datalist option[value=bulk]")).to_have_count(1)
     no_violations(page, DESK_AND_PHONE)
     name = form.get_by_role("combobox", name="Class", exact=True)
     weight = form.get_by_label("Weight")
@@ -63,7 +65,7 @@ def test_a_weight_is_typed_looked_at_and_rolled_out_to_one(
     look.click()
     seen = page.get_by_role("region", name="What class bulk: weight would change")
     row = seen.get_by_role("row", name="class.bulk.weight")
-    expect(row).to_contain_text("as the terminal has it", timeout=PATIENCE_MS)
+    expect(row).to_contain_text("as the node has it", timeout=PATIENCE_MS)
     expect(row).to_contain_text("5")
     expect(name).not_to_have_attribute("aria-invalid", "true")
     # What is typed anew was not looked at.
@@ -77,7 +79,7 @@ def test_a_weight_is_typed_looked_at_and_rolled_out_to_one(
     # The service sends it to the terminal within seconds, which does not answer here.
     expect(followed).to_contain_text("1 sent", timeout=PATIENCE_MS)
     expect(form).to_have_count(0)
-    expect(page.get_by_role("button", name="Change a setting")).to_be_focused()
+    expect(page.get_by_role("button", name="Change a setting", exact=True)).to_be_focused()
     no_violations(page)
     made = newest(service)
     assert made["settings"] == {"classes": [{"name": "bulk", "weight": 6}], "paths": []}
@@ -143,14 +145,17 @@ def test_the_form_has_every_setting_of_the_api_with_its_bounds(
     schemas = service.call("GET", "/openapi.json")["components"]["schemas"]
     sign_in(page, service, at=f"terminals/{DRIVER}")
     form = opened(page)
-    for of, name, others in (
-        ("class", "ClassSettings", set[str]()),
-        ("path", "PathSettings", _OF_FURTHER_PATH),
+    for of, name, left_out in (
+        ("class", "ClassSettings", {"name"}),
+        ("path", "PathSettings", {"name", *_OF_FURTHER_PATH}),
     ):
         choose(form, "Of a", of)
-        offered = dict(fields(form))
-        expected = dict(members(schemas, schemas[name], others | {"name"}))
-        assert offered == expected
+        assert dict(fields(form)) == dict(members(schemas, schemas[name], left_out))
+    page.get_by_role("button", name=f"Change a setting of gateway {HUB}").click()
+    form = page.get_by_role("form", name=f"Change a setting of gateway {HUB}")
+    # The terminal's other paths have entries of their own in its list.
+    of_hub = members(schemas, schemas["AcceptedTerminal"], {"node", "path"})
+    assert dict(fields(form)) == dict(of_hub)
 
 
 def fields(form: Locator) -> Iterator[tuple[str, Any]]:
@@ -173,7 +178,7 @@ def fields(form: Locator) -> Iterator[tuple[str, Any]]:
                 ends = (field.get_attribute("min"), field.get_attribute("max"))
                 yield name, tuple(round(float(end or "nan") * times, 9) for end in ends)
             else:
-                yield name, "names"
+                yield name, "text"
 
 
 def members(
@@ -183,7 +188,7 @@ def members(
     for name, of in schema["properties"].items():
         if name in left_out:
             continue
-        kind = next(one for one in of["anyOf"] if one.get("type") != "null")
+        kind = next(one for one in of.get("anyOf", [of]) if one.get("type") != "null")
         if "$ref" in kind:
             table = schemas[kind["$ref"].rpartition("/")[2]]
             yield from members(schemas, table, set(), f"{name}/")
@@ -191,10 +196,67 @@ def members(
             yield within + name, [True, False]
         elif "enum" in kind:
             yield within + name, kind["enum"]
-        elif kind["type"] == "array":
-            yield within + name, "names"
+        elif kind["type"] in ("array", "string"):
+            yield within + name, "text"
         else:
             yield within + name, (float(kind["minimum"]), float(kind["maximum"]))
+
+
+def test_a_setting_is_taken_away_and_another_operators_stays(
+    service: ControlService, page: Page
+) -> None:
+    path = f"/v1/terminals/{OTHER}/settings"
+    service.call("PUT", path, {"classes": [{"name": "bulk", "weight": 5, "policy": "bonded"}]})
+    sign_in(page, service, at=f"terminals/{OTHER}")
+    card = page.get_by_role("region", name=re.compile("^Set from afar"))
+    take_away = card.get_by_role("button", name="Take away class bulk: weight: 5")
+    take_away.click(timeout=PATIENCE_MS)
+    seen = card.get_by_role("region", name=f"What would change at {NAMES[OTHER]}")
+    row = seen.get_by_role("row", name="class.bulk.weight")
+    expect(row).to_contain_text("as the node has it", timeout=PATIENCE_MS)
+    expect(seen.get_by_role("row")).to_have_count(2)
+    # Somebody else is first: what they have set stays.
+    theirs = {"name": "bulk", "weight": 5, "policy": "bonded", "metered": "never"}
+    service.call("PUT", path, {"classes": [theirs]})
+    seen.get_by_role("button", name="Set it").click()
+    told = card.get_by_role("alert").filter(has_text="somebody else was first")
+    expect(told).to_be_visible(timeout=PATIENCE_MS)
+    assert service.call("GET", path)["classes"] == [theirs]
+    take_away.click()
+    seen.get_by_role("button", name="Set it").click(timeout=PATIENCE_MS)
+    expect(take_away).to_have_count(0, timeout=PATIENCE_MS)
+    expect(card.get_by_role("status")).to_contain_text("is sent this change")
+    expect(page.locator("#content")).to_be_focused()
+    del theirs["weight"]
+    assert service.call("GET", path)["classes"] == [theirs]
+
+
+def test_a_setting_of_a_terminal_is_changed_at_its_gateway(
+    service: ControlService, page: Page
+) -> None:
+    needed()
+    path = f"/v1/gateways/{HUB}/settings"
+    before = {"node": OTHER, "send_rate_bps": 1_000_000}
+    service.call("PUT", path, {"terminals": [before]})
+    sign_in(page, service, at=f"terminals/{DRIVER}")
+    card = page.get_by_role("region", name=re.compile("^Set at its gateway"))
+    # Another terminal's is on its own page.
+    expect(card).to_contain_text("as its own configuration has it", timeout=PATIENCE_MS)
+    card.get_by_role("button", name=f"Change a setting of gateway {HUB}").click()
+    form = card.get_by_role("form")
+    choose(form, "Setting", "Sends at most, Mbit/s")
+    form.get_by_label("Sends at most, Mbit/s").fill("2.5")
+    form.get_by_role("button", name="Look at the change").click()
+    seen = card.get_by_role("region", name=f"What would change at gateway {HUB}")
+    row = seen.get_by_role("row", name=f"terminal.{DRIVER}.send_rate_bps")
+    expect(row).to_contain_text("2500000", timeout=PATIENCE_MS)
+    expect(seen.get_by_role("row")).to_have_count(2)
+    no_violations(page, DESK_AND_PHONE)
+    seen.get_by_role("button", name="Set it").click()
+    expect(card).to_contain_text("send_rate_bps: 2500000", timeout=PATIENCE_MS)
+    expect(card).to_contain_text("waiting")
+    after = {"node": DRIVER, "send_rate_bps": 2_500_000}
+    assert service.call("GET", path)["terminals"] == [before, after]
 
 
 def test_a_viewer_is_offered_no_form(service: ControlService, page: Page) -> None:

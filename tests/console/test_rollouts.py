@@ -32,7 +32,7 @@ def test_a_change_of_a_class_is_rolled_out_in_stages(service: ControlService, pa
     # It begins only once what it changes was seen.
     look = page.get_by_role("region", name=f"What {NASTY} would change")
     row = look.get_by_role("row", name="class.bulk.weight")
-    expect(row).to_contain_text("as the terminal has it", timeout=PATIENCE_MS)
+    expect(row).to_contain_text("as the node has it", timeout=PATIENCE_MS)
     expect(row).to_contain_text("5")
     expect(look).to_be_focused()
     no_violations(page)

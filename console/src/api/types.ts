@@ -359,10 +359,12 @@ export interface Fairness {
   }[];
 }
 
-/** A terminal's remote settings; anything left out is as in its own configuration. */
-export interface TerminalSettings {
-  classes: { name: string; [member: string]: unknown }[];
-  paths: { name: string; [member: string]: unknown }[];
+/** A terminal's or gateway's remote settings; anything left out is as in its own configuration. */
+export interface NodeSettings {
+  classes: Record<string, unknown>[];
+  paths: Record<string, unknown>[];
+  /** Of a gateway. */
+  terminals?: Record<string, unknown>[];
   set: string;
   state: "waiting" | "trial" | "applied" | "rolled-back" | "refused";
   reported?: { received: string; reason?: string | null } | null;

@@ -2,15 +2,14 @@
 
 import { useRef, useState } from "preact/hooks";
 import { filled, textOf } from "../access/listed";
-import { ApiError } from "../api/client";
 import type { Rollout, Terminal } from "../api/types";
 import { Choice } from "../shell/choice";
 import { useLive } from "../shell/context";
-import { Field, Flaw, Flawed, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
 import { fieldErrors, namesOf, PARTS, rolloutFor, WHO } from "./one-setting";
 import { RolloutLook, type Seen, seenOf } from "./rollout-look";
 import { RolloutProgress } from "./rollout-progress";
-import { boundsOf, FieldError, fieldOf, type Member, type Setting } from "./setting-schema";
+import { Name, Values } from "./setting-fields";
 
 const LONGEST_HOLD_S = 31 * 86_400;
 const NONE: Readonly<Record<string, string>> = {};
@@ -64,7 +63,7 @@ function SettingForm({ terminal, done }: Props) {
     try {
       await work();
     } catch (error) {
-      const found = error instanceof FieldError ? { [error.field]: error.message } : error instanceof ApiError ? fieldErrors(error, setting) : NONE;
+      const found = fieldErrors(error, setting);
       setWrong(found);
       // What stands at its field is not said twice.
       if (Object.keys(found).length === 0) setFlaw(textOf(error));
@@ -94,10 +93,7 @@ function SettingForm({ terminal, done }: Props) {
         />
         <Name key={place.part} of={place.of} known={namesOf(fleet.vehicles.get(terminal.node)?.return)[place.part]} />
         <Choice label="Setting" of={place.settings.map(({ label, key }) => [label, key])} value={chosen} onChange={setChosen} />
-        {setting.members.map((member) => (
-          <Value key={fieldOf(setting, member)} setting={setting} member={member} />
-        ))}
-        {setting.isTable && <p class="note">They are set together: what is left empty is the node's default.</p>}
+        <Values key={`${place.part} ${setting.key}`} of={setting} />
         <Choice
           label="For"
           of={[
@@ -114,43 +110,6 @@ function SettingForm({ terminal, done }: Props) {
       <Flaw>{flaw}</Flaw>
       {seen && <RolloutLook seen={seen} begin={() => void begin(seen)} leave={() => setSeen(undefined)} />}
     </div>
-  );
-}
-
-function Name({ of, known }: { of: string; known: readonly string[] }) {
-  return (
-    <>
-      <Field label={of === "class" ? "Class" : "Path"} name="name" required maxLength={128} autocomplete="off" list="known-names" />
-      <datalist id="known-names">
-        {known.map((name) => (
-          <option key={name} value={name} />
-        ))}
-      </datalist>
-    </>
-  );
-}
-
-function Value({ setting, member }: { setting: Setting; member: Member }) {
-  const { label, input } = member;
-  const name = fieldOf(setting, member);
-  const required = !setting.isTable;
-  if (input.kind === "number") return <Field label={label} name={name} type="number" required={required} {...boundsOf(input)} />;
-  if (input.kind === "names") return <Field label={label} name={name} required={required} placeholder={input.example} autocomplete="off" />;
-  const of = input.kind === "choice" ? input.of : ["yes", "no"];
-  return (
-    <Flawed member={name}>
-      {(flaw) => (
-        <label>
-          {label}{" "}
-          <select name={name} required={required} {...flaw}>
-            <option value="">{required ? "choose" : "the default"}</option>
-            {of.map((one) => (
-              <option key={one}>{one}</option>
-            ))}
-          </select>
-        </label>
-      )}
-    </Flawed>
   );
 }
 

@@ -1,6 +1,6 @@
 /** One setting of one class or path, as a rollout for a terminal and, if wanted, for others after it. */
 
-import type { ApiError } from "../api/client";
+import { ApiError } from "../api/client";
 import type { LinkState, Terminal } from "../api/types";
 import { numbersOf } from "./rollout-text";
 import { CLASS_SETTINGS, FieldError, fieldOf, PATH_SETTINGS, type Setting, valueOf } from "./setting-schema";
@@ -43,12 +43,14 @@ export function rolloutFor(terminal: Terminal, { place, setting, who }: Chosen, 
   };
 }
 
-/** The service's errors by the fields of the form that they are about. */
-export function fieldErrors({ flaws }: ApiError, setting: Setting): Record<string, string> {
-  const fields = ["name", "terminals", "stages", "hold_s", ...setting.members.map((member) => fieldOf(setting, member))];
+/** What is wrong, by the fields of the form that it is about; empty if it is about none. */
+export function fieldErrors(error: unknown, setting: Setting): Record<string, string> {
+  if (error instanceof FieldError) return { [error.field]: error.message };
   const found: Record<string, string> = {};
-  for (const { pointer, detail } of flaws) {
-    const about = pointer.replace(/^(\/settings)?\/((classes|paths)\/\d+\/)?/, "");
+  if (!(error instanceof ApiError)) return found;
+  const fields = ["name", "terminals", "stages", "hold_s", ...setting.members.map((member) => fieldOf(setting, member))];
+  for (const { pointer, detail } of error.flaws) {
+    const about = pointer.replace(/^(\/settings)?\/((classes|paths|terminals)\/\d+\/)?/, "");
     // An entry of a list has its place behind the field's name.
     const field = fields.find((one) => about === one || about.startsWith(`${one}/`));
     if (field !== undefined) found[field] ??= detail;

@@ -4,8 +4,8 @@ import type { Client } from "../api/client";
 import type { SettingsChange, Terminal } from "../api/types";
 import { useLive } from "../shell/context";
 import { useFocusInside } from "../shell/focus";
-import { Table } from "../shell/table";
-import { changeTexts, orderOf, previewOf } from "./rollout-text";
+import { ChangedSettings } from "./changed-settings";
+import { orderOf, previewOf } from "./rollout-text";
 
 /** A rollout that may begin, and what it would change of the terminal that comes first. */
 export interface Seen {
@@ -45,20 +45,7 @@ export function RolloutLook({ seen: { body, count, first }, begin, leave }: Prop
             set now.
           </p>
           {first.changes.length === 0 && <p>Nothing of the first one: all of it is set already.</p>}
-          {first.changes.length > 0 && (
-            <Table label={`Changes of ${fleet.nameOf(first.node)}`} columns={["Setting", "Now", "Then"]}>
-              {first.changes.map((one) => {
-                const [key, now, then] = changeTexts(one);
-                return (
-                  <tr key={key}>
-                    <th scope="row">{key}</th>
-                    <td>{now}</td>
-                    <td>{then}</td>
-                  </tr>
-                );
-              })}
-            </Table>
-          )}
+          {first.changes.length > 0 && <ChangedSettings label={`Changes of ${fleet.nameOf(first.node)}`} changes={first.changes} />}
         </>
       ) : (
         <p>No terminal that it is for is known here.</p>

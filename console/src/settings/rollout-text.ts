@@ -47,7 +47,7 @@ export function changeTexts({ key, before, after }: SettingsChange): [string, st
 }
 
 function valueText(value: unknown): string {
-  if (value === undefined || value === null) return "as the terminal has it";
+  if (value === undefined || value === null) return "as the node has it";
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 

@@ -1,6 +1,6 @@
 /**
- * The settings of a class or path that the service takes, each with its bounds: `ClassSettings` and `PathSettings`
- * of the API, in units for people.
+ * The settings of a class, a path, or a gateway's terminal that the service takes, each with its bounds:
+ * `ClassSettings`, `PathSettings` and `AcceptedTerminal` of the API, in units for people.
  */
 
 import { POLICIES } from "./rollout-text";
@@ -10,6 +10,7 @@ export type Input =
   | { kind: "number"; min: number; max: number; times: number; isWhole: boolean }
   | { kind: "choice"; of: readonly string[] }
   | { kind: "yes-no" }
+  | { kind: "name" }
   | { kind: "names"; example: string };
 
 export interface Member {
@@ -63,7 +64,8 @@ export const CLASS_SETTINGS: readonly Setting[] = [
   ]),
 ];
 
-export const PATH_SETTINGS: readonly Setting[] = [
+/** Of a path, at whichever end. */
+const HOP_SETTINGS: readonly Setting[] = [
   one(rate("send_rate_bps", "Sends at most, Mbit/s")),
   one(rate("receive_rate_bps", "Receives at most, Mbit/s")),
   one(rate("rate_hint_bps", "Begins to send at, Mbit/s")),
@@ -76,15 +78,31 @@ export const PATH_SETTINGS: readonly Setting[] = [
     whole("first_day", "First day of a month", 1, 28),
     names("beyond", "Classes that go on once it is spent", "signalling"),
   ]),
+];
+
+/** When a path is brought up. */
+const WHEN_UP: readonly Member[] = [
+  number("within_s", "Data would wait for, s", 0, DAY_S),
+  number("others_down_s", "Others down for, s", 0, DAY_S),
+];
+
+export const PATH_SETTINGS: readonly Setting[] = [
+  ...HOP_SETTINGS,
   table("on_demand", "Up on demand", [
-    number("within_s", "Data would wait for, s", 0, DAY_S),
-    number("others_down_s", "Others down for, s", 0, DAY_S),
+    ...WHEN_UP,
     number("idle_s", "Released when idle for, s", 1, DAY_S),
     number("least_up_s", "Up at least, s", 1, DAY_S),
     number("least_down_s", "Down at least, s", 1, DAY_S),
     number("connect_s", "To connect at most, s", 1, DAY_S),
     yesNo("neighbour_asks", "The hub may ask for it"),
   ]),
+];
+
+/** Of a terminal, at its gateway. */
+export const TERMINAL_SETTINGS: readonly Setting[] = [
+  one(whole("weight", "Weight among the terminals", 1, 2 ** 32 - 1)),
+  ...HOP_SETTINGS,
+  table("on_demand", "Asked to bring a path up", [{ key: "path", label: "Path, as the terminal names it", input: { kind: "name" } }, ...WHEN_UP]),
 ];
 
 /** The form's field for a member: also how the service names it in its errors, below the class or path. */
@@ -111,7 +129,7 @@ export function valueOf(setting: Setting, fields: Readonly<Record<string, string
 }
 
 function read(input: Input, text: string, field: string): unknown {
-  if (input.kind === "choice") return text;
+  if (input.kind === "choice" || input.kind === "name") return text;
   if (input.kind === "yes-no") return text === "yes";
   if (input.kind === "names") {
     const listed = text.split(",").map((name) => name.trim()).filter((name) => name !== "");

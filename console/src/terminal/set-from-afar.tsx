@@ -1,39 +1,138 @@
-import { ApiError } from "../api/client";
-import type { Terminal, TerminalSettings } from "../api/types";
+/** What the service has set of a terminal, at the terminal and at its gateway, and whether it is in force. */
+
+import type { ComponentChildren } from "preact";
+import { useRef, useState } from "preact/hooks";
 import { differences } from "../access/differences";
+import { textOf } from "../access/listed";
+import { ApiError } from "../api/client";
+import type { NodeSettings, Terminal } from "../api/types";
+import { EditLook } from "../settings/edit-look";
+import { GatewaySettingForm } from "../settings/gateway-setting-form";
 import { OneSetting } from "../settings/one-setting-form";
+import { type Edit, editOf, keysOf, type Place, withSetting } from "../settings/setting-document";
 import { useLive } from "../shell/context";
 import { instant } from "../shell/dates";
-import { useMayOperateOwn } from "../shell/may-operate";
+import { focusAround } from "../shell/focus";
+import { Flaw } from "../shell/form";
+import { operates, useMay, useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 
 const READ_MS = 15_000;
+const NOT_FOUND = 404;
 const BADGES = { waiting: "waiting", trial: "waiting", applied: "up", "rolled-back": "down", refused: "down" } as const;
 
-/** How the service has changed a terminal's configuration, and whether the node has applied that. */
 export function SetFromAfar({ terminal }: { terminal: Terminal }) {
-  const { node } = terminal;
+  const mayChange = useMayOperateOwn();
+  return (
+    <SettingsCard
+      title="Set from afar"
+      of={terminal.name}
+      path={`v1/terminals/${terminal.node}/settings`}
+      isShown={() => true}
+      mayChange={mayChange}
+    >
+      {() => mayChange && <OneSetting terminal={terminal} />}
+    </SettingsCard>
+  );
+}
+
+/** What is set at the gateway: what it sends to the terminal, and of its classes. */
+export function SetAtGateway({ terminal }: { terminal: Terminal }) {
+  const gateway = terminal.gateway ?? terminal.heard_by;
+  const isOfWhole = useMay(({ tenant }) => !tenant);
+  const mayChange = useMay(operates);
+  const [isOpen, setOpen] = useState(false);
+  if (!gateway || !isOfWhole) return null;
+  const path = `v1/gateways/${gateway}/settings`;
+  return (
+    <SettingsCard
+      key={gateway}
+      title={`Set at its gateway, ${gateway}`}
+      of={`gateway ${gateway}`}
+      path={path}
+      // Other terminals' are on their own pages.
+      isShown={({ list, id }) => list !== "terminals" || id === terminal.node}
+      mayChange={mayChange}
+    >
+      {(onEdit) =>
+        mayChange && (
+          <>
+            <p>
+              <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+                Change a setting of gateway {gateway}
+              </button>
+            </p>
+            {isOpen && <GatewaySettingForm gateway={gateway} path={path} terminal={terminal} onEdit={onEdit} />}
+          </>
+        )
+      }
+    </SettingsCard>
+  );
+}
+
+interface CardProps {
+  title: string;
+  /** Whose settings they are. */
+  of: string;
+  path: string;
+  isShown: (place: Place) => boolean;
+  mayChange: boolean;
+  /** Renders what changes the settings; it is given what to call with a change that was looked at. */
+  children: (onEdit: (edit: Edit | undefined) => void) => ComponentChildren;
+}
+
+function SettingsCard({ title, of, path, isShown, mayChange, children }: CardProps) {
   const { client } = useLive();
-  const mayOperate = useMayOperateOwn();
-  const path = `v1/terminals/${node}/settings`;
+  const [turn, setTurn] = useState(0);
+  const [edit, setEdit] = useState<Edit>();
+  const [flaw, setFlaw] = useState<string>();
+  const [said, setSaid] = useState<string>();
   const found = useRead(
     (signal) =>
-      client.get<TerminalSettings>(path, signal).catch((error: unknown) => {
-        if (error instanceof ApiError && error.status === 404) return "nothing" as const;
+      client.get<NodeSettings>(path, signal).catch((error: unknown) => {
+        if (error instanceof ApiError && error.status === NOT_FOUND) return "nothing" as const;
         throw error;
       }),
-    path,
+    `${path} ${turn}`,
     READ_MS,
   );
-  const set = found.value;
+  // What is known stays while it is read again.
+  const known = useRef(found.value);
+  if (found.value) known.current = found.value;
+  const set = known.current;
+  const attempt = async (work: () => Promise<void>) => {
+    setFlaw(undefined);
+    setSaid(undefined);
+    setEdit(undefined);
+    try {
+      await work();
+    } catch (error) {
+      setFlaw(textOf(error));
+    }
+  };
+  const takeAway = (place: Place, key: string) =>
+    attempt(async () => setEdit(await editOf(client, path, (document) => withSetting(document, place, key))));
+  const put = async ({ body, revision }: Edit) => {
+    const settleFocus = focusAround();
+    await attempt(async () => {
+      known.current = await client.send<NodeSettings>("PUT", path, body, revision);
+      setSaid(`${of} is sent this change.`);
+    });
+    setTurn((before) => before + 1);
+    settleFocus();
+  };
+  const shown = set && set !== "nothing" ? settingsOf(set).filter(({ place }) => isShown(place)) : [];
+  const id = `set-${path}`;
   return (
-    <section class="card" aria-labelledby="set-from-afar">
-      <h2 id="set-from-afar">
-        Set from afar {set && set !== "nothing" && <span class={`badge ${BADGES[set.state]}`}>{set.state}</span>}
+    <section class="card" aria-labelledby={id}>
+      <h2 id={id}>
+        {title} {set && set !== "nothing" && <span class={`badge ${BADGES[set.state]}`}>{set.state}</span>}
       </h2>
       <Failure of={found} />
-      {set === "nothing" && <p>Nothing: all is as its own configuration has it.</p>}
-      {set && set !== "nothing" && (
+      <Flaw>{flaw}</Flaw>
+      <p role="status">{said}</p>
+      {set && shown.length === 0 && <p>Nothing: all is as its own configuration has it.</p>}
+      {set && set !== "nothing" && shown.length > 0 && (
         <>
           <p>
             Set {instant(Date.parse(set.set))}
@@ -41,18 +140,38 @@ export function SetFromAfar({ terminal }: { terminal: Terminal }) {
             configuration:
           </p>
           <ul>
-            {[...lines("class", set.classes), ...lines("path", set.paths)].map((line) => (
-              <li key={line}>{line}</li>
-            ))}
+            {shown.map(({ place, key, value }) => {
+              const what = `${SINGULAR[place.list]} ${place.id}: ${differences(undefined, { [key]: value })}`;
+              return (
+                <li key={`${place.list} ${place.id} ${key}`}>
+                  {what}{" "}
+                  {mayChange && (
+                    <button type="button" aria-label={`Take away ${what}`} onClick={() => void takeAway(place, key)}>
+                      Take away
+                    </button>
+                  )}
+                </li>
+              );
+            })}
           </ul>
           {set.reported?.reason && <p class="flaw">{set.reported.reason}</p>}
         </>
       )}
-      {mayOperate && <OneSetting terminal={terminal} />}
+      {children(setEdit)}
+      {edit && <EditLook of={of} edit={edit} set={() => void put(edit)} leave={() => setEdit(undefined)} />}
     </section>
   );
 }
 
-function lines(what: string, entries: TerminalSettings["classes"]): string[] {
-  return entries.map(({ name, ...rest }) => `${what} ${name}: ${differences(undefined, rest) || "as it is"}`);
+const SINGULAR = { classes: "class", paths: "path", terminals: "terminal" } as const;
+
+/** The single settings of a document, in its order. */
+function settingsOf(set: NodeSettings): { place: Place; key: string; value: unknown }[] {
+  const lists = ["classes", "paths", "terminals"] as const;
+  return lists.flatMap((list) =>
+    (set[list] ?? []).flatMap((entry) => {
+      const id = list === "terminals" ? Number(entry.node) : String(entry.name);
+      return keysOf(entry, list).map(([key, value]) => ({ place: { list, id }, key, value }));
+    }),
+  );
 }

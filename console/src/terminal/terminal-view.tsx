@@ -27,7 +27,7 @@ import { LineChart } from "./line-chart";
 import { OpenStreams } from "./open-streams";
 import { Removal } from "./removal";
 import { backlogColumns, outages, rateColumns } from "./series";
-import { SetFromAfar } from "./set-from-afar";
+import { SetAtGateway, SetFromAfar } from "./set-from-afar";
 import { Tags } from "./tags";
 
 const BLOCKAGES_MS = 10_000;
@@ -69,6 +69,7 @@ export default function TerminalView({ route }: { route: Route }) {
         <LastWords vehicle={vehicle} nowMs={live.asOf()} />
         <Itself key={`itself ${node}`} node={node} />
         <SetFromAfar key={`set ${node}`} terminal={terminal} />
+        <SetAtGateway key={`set at gateway ${node}`} terminal={terminal} />
       </div>
       <div class="columns">
         {LINKS.map((link) => (
