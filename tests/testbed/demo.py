@@ -238,9 +238,11 @@ def _options(control: Control, host: str, proxy: str, *, traced: bool) -> Option
     if traced:
         both["traces"] = {"url": collectors.URL, "ratio": 1.0}
     edge = {"client_networks": networks, "listener": listeners}
+    # Switched off, a terminal dials itself, and by default it refuses the origin's network.
+    dial = {"allow_networks": [addresses.WAN_NETWORK, addresses.WAN_NETWORK6]}
     return Options(
         return_rate_bps=_BEAM.return_.rate_bps // _TERMINALS,
-        terminal={**REPORTS, **both, "provider": {"may_set": ["class"]}},
+        terminal={**REPORTS, **both, "provider": {"may_set": ["class"]}, "edge": {"dial": dial}},
         only={0: {"edge": edge, "positions": vehicle.POSITIONS}},
         hub={**control.hub_config, **both},
     )
@@ -275,6 +277,9 @@ Try, in another terminal of this machine:
   curl -x http://{proxy}:{HTTP_PORT} -o /dev/null http://{origin}/bytes/100000000
 The same without Underpass, plain TCP over the same hop:
   sudo ip netns exec {terminal.client.name} curl -o /dev/null http://{origin}/bytes/8000000
+Or have the proxies dial themselves, as plain IP, while open connections go on; and no longer:
+  sudo {underpass} switch off --socket {pair.terminal.api.path}
+  sudo {underpass} switch on --socket {pair.terminal.api.path}
 
 Ask the control service what it expects, what it has planned and who owes whom:
   curl -H 'Authorization: Bearer {control.operator}' http://{api}:{PORT}/v1/terminals

@@ -42,6 +42,14 @@ def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
             assert later
             words = [*later[1].split(), "Prefer: respond-async", *later[2].split(), "--silent"]
             assert " 202 " in command(words)
+            [off, on] = re.findall(r"sudo (.* switch (?:off|on) .*)$", text, re.MULTILINE)
+            command(off.split())
+            # In the tunnel such a dial times out; curl then tries again, but not after a refusal.
+            [bare] = re.findall(r"^  (curl -x [^ ]+ http://[^ ]+/)$", text, re.MULTILINE)
+            patient = ["--retry", "30", "--retry-delay", "2"]
+            answer = command([*bare.split(), "--silent", "--show-error", "--fail", *patient])
+            assert "satellite hop" in answer
+            command(on.split())
             told = ""
             wanted = [
                 "  position ",
