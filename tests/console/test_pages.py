@@ -194,6 +194,12 @@ def test_a_beam_shows_who_lends_and_why_a_terminal_has_its_rate(console: Page) -
     expect(why).to_contain_text("its fair share would be 2 Mbit/s")
     choice.select_option(label="Bus 12")
     expect(why).to_contain_text(re.compile("lends|is repaid|max-min"), timeout=PATIENCE_MS)
+    legend = why.get_by_text("Symbols of the paper")
+    legend.focus()
+    console.keyboard.press("Enter")
+    symbols = why.locator("details dt")
+    expect(symbols).to_have_text(["Tr", "Tt", "Du", "Db", "Dr"])
+    expect(symbols.first).to_be_visible()
 
 
 def test_a_beam_that_is_not_seen_reads_no_plans(console: Page) -> None:

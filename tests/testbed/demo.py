@@ -21,7 +21,7 @@ from tests.testbed.client.transfer import download
 from tests.testbed.control import BEAM, PORT, REPORTS, Control, ControlError
 from tests.testbed.following import Event, Follower
 from tests.testbed.namespace import CommandError, Namespace, command
-from tests.testbed.narration import Narrator
+from tests.testbed.narration import SYMBOLS, Narrator
 from tests.testbed.node import HTTP_PORT, HUB_NODE, SOCKS_PORT, Node, Options, Pair, terminal_node
 from tests.testbed.process import ProcessError
 from tests.testbed.profile import Link, Profile
@@ -318,6 +318,9 @@ What the nodes say of themselves, and what the hub knows of the terminal's link:
   sudo curl --unix-socket {pair.hub.api.path} http://node/v1/reports
   sudo {satlink} stats
 Logs and configurations: {testbed.dir}
+
+Lines on plans use the symbols of the paper (Oh, Kim and Kim) for the vehicle ahead of a tunnel:
+{SYMBOLS}
 
 Ctrl-C ends it all."""
 

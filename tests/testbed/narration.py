@@ -7,6 +7,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+# What the symbols in lines on plans mean.
+SYMBOLS = """\
+  T_t  how long it will be without line of sight
+  D_u  what it cannot use then: its fair rate times T_t
+  T_r  how long the others lend before that
+  D_b  the rate that each of them lends meanwhile
+  D_r  the amount that each of them is repaid within T_t"""
+
 _POSITION_EVERY_S = 5.0
 _RATES_EVERY_S = 5.0
 # For a reader, a prediction that has moved by less is the same.

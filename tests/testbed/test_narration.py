@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from tests.testbed.narration import Narrator
+from tests.testbed.narration import SYMBOLS, Narrator
 
 _NOW_S = 1_800_000_000.0
 _NAMES = {1: "hub", 10: "t0", 11: "t1", 12: "t2", 13: "t3"}
@@ -32,6 +33,8 @@ def test_a_plan_is_told_in_the_papers_terms_and_once() -> None:
     for part in ("t0", "T_t = 60.0 s", "T_r = 120.0 s", "D_u = 120.0", "each of 3", "D_r = 40.0"):
         assert part in told
     assert "D_b = 0.33 Mbit/s" in told
+    explained = [line.split()[0] for line in SYMBOLS.splitlines()]
+    assert sorted(explained) == sorted(re.findall(r"\b[DT]_[a-z]\b", told))
     assert list(narrator.plan("forward", 43, lines, _NOW_S)) == []
     said = {"link": "forward", "acknowledgements": [{"node": 1, "after_ms": 30}]}
     [taken] = narrator.acknowledgements({**said, "plan": 42}, _NOW_S)

@@ -7,6 +7,7 @@ import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
 import { contradiction, reasons, segmentAt } from "./reasons";
 import { STATES } from "./states";
+import { Symbols } from "./symbols";
 import { TerminalChoice } from "./terminal-choice";
 
 const AGAIN_MS = 2_000;
@@ -19,6 +20,7 @@ export function Why({ beam, link }: { beam: string; link: LinkName }) {
       <h2 id="why">Why does a terminal have its rate?</h2>
       <TerminalChoice beam={beam} value={node} onChange={setNode} />
       {node !== undefined && <PlanOf beam={beam} link={link} node={node} />}
+      <Symbols />
     </section>
   );
 }
