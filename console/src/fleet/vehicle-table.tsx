@@ -63,7 +63,9 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
             {listed.map(({ terminal: { node, name, beam: of }, vehicle, health, ahead }) => (
               <tr key={node} class={node === selected ? "selected" : ""}>
                 <th scope="row">
-                  <a href={hashOf(narrow ? "map" : "terminals", node)}>{name}</a>
+                  <a href={hashOf(narrow ? "map" : "terminals", node)} aria-current={node === selected || undefined}>
+                    {name}
+                  </a>
                 </th>
                 <td>
                   <HealthBadge health={health} />

@@ -2,7 +2,7 @@ import { VehicleTable } from "../fleet/vehicle-table";
 import { later } from "../shell/later";
 import type { Route } from "../shell/route";
 
-const MapView = later(() => import("./map-view"), "the map", "large");
+const MapView = later(() => import("./map-view"), "large");
 
 /** The list of vehicles shows at once; the map is loaded after it. */
 export function MapPage({ route }: { route: Route }) {

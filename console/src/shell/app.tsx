@@ -13,13 +13,13 @@ import { keepToken, keepUser, keptToken, mayBeSignedIn, tokenOfAddress } from ".
 import { showSignIn } from "./sign-in";
 
 // Pages other than the first are loaded later: the first script must fit TCP's initial window.
-const BeamsPage = later(() => import("../beam/beams-page"), "the beams");
-const TerminalsPage = later(() => import("../terminal/terminals-page"), "the terminals");
-const EventsPage = later(() => import("../events/events-page"), "the events");
-const AlertsPage = later(() => import("../alerts/alerts-page"), "the alerts");
-const SettingsPage = later(() => import("../settings/settings-page"), "the settings");
-const AccessPage = later(() => import("../access/access-page"), "the access");
-const AccountPage = later(() => import("../account/account-page"), "the account");
+const BeamsPage = later(() => import("../beam/beams-page"));
+const TerminalsPage = later(() => import("../terminal/terminals-page"));
+const EventsPage = later(() => import("../events/events-page"));
+const AlertsPage = later(() => import("../alerts/alerts-page"));
+const SettingsPage = later(() => import("../settings/settings-page"));
+const AccessPage = later(() => import("../access/access-page"));
+const AccountPage = later(() => import("../account/account-page"));
 
 const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   map: MapPage,

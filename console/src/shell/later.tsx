@@ -12,11 +12,7 @@ export function loadSmallParts(): void {
   for (const load of small) load().catch(() => undefined);
 }
 
-export function later<P extends object>(
-  load: Load<P>,
-  what: string,
-  size: "small" | "large" = "small",
-): ComponentType<P> {
+export function later<P extends object>(load: Load<P>, size: "small" | "large" = "small"): ComponentType<P> {
   let loaded: ComponentType<P> | undefined;
   if (size === "small") small.push(load);
   return function Later(props: P) {
@@ -35,10 +31,9 @@ export function later<P extends object>(
     const Part = loaded;
     if (Part) return <Part {...props} />;
     // A new version may have been installed since, whose files have other names.
-    const text = failed ? `${what} could not be loaded: reload the page` : `loading ${what}…`;
     return (
       <p class="note" role="status">
-        {text}
+        {failed ? "not loaded: reload the page" : "loading…"}
       </p>
     );
   };
