@@ -5,7 +5,6 @@ import { ApiError } from "../api/client";
 import { Rereading } from "../api/rereading";
 import { READ } from "../fleet/live";
 import { useLive } from "../shell/context";
-import { focusAround } from "../shell/focus";
 
 export interface Listed<T> {
   entries: T[] | undefined;
@@ -63,7 +62,6 @@ export function useListed<T>(path: string, member: string, { most, everyMs }: Ho
     };
   }, [path]);
   const change = async (work: () => Promise<unknown>) => {
-    const settleFocus = focusAround();
     setRefused(undefined);
     let went = true;
     try {
@@ -74,7 +72,6 @@ export function useListed<T>(path: string, member: string, { most, everyMs }: Ho
       went = false;
     }
     await reading.current?.now();
-    settleFocus();
     return went;
   };
   return {

@@ -5,9 +5,11 @@ import { textOf } from "../access/listed";
 import type { Session } from "../api/types";
 import { SessionContext, useLive } from "../shell/context";
 import { Flaw } from "../shell/form";
+import { useKeptFocus } from "../shell/kept-focus";
 import type { Route } from "../shell/route";
 
 export default function AccountPage(_: { route: Route }) {
+  useKeptFocus();
   const session = useContext(SessionContext);
   if (session?.kind !== "user") {
     return (

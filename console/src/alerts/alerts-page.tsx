@@ -8,6 +8,7 @@ import { Flaw } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { dated } from "../shell/dates";
 import { seconds } from "../shell/format";
+import { useKeptFocus } from "../shell/kept-focus";
 import { Older, useNewest } from "../shell/newest";
 import { Failure } from "../shell/read";
 import { hashOf, type Route } from "../shell/route";
@@ -22,6 +23,7 @@ const OVER = 50;
 const OVER_MS = 15_000;
 
 export default function AlertsPage(_: { route: Route }) {
+  useKeptFocus();
   const mayOperate = useMayOperate();
   return (
     <div class="page">

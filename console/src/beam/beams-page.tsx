@@ -1,11 +1,13 @@
 import { healthOf } from "../fleet/fleet";
 import { useLive, useTick } from "../shell/context";
 import { bps } from "../shell/format";
+import { useKeptFocus } from "../shell/kept-focus";
 import { hashOf, type Route } from "../shell/route";
 import { Table } from "../shell/table";
 import BeamView from "./beam-view";
 
 export default function BeamsPage({ route }: { route: Route }) {
+  useKeptFocus();
   return route.of === undefined ? <BeamList /> : <BeamView key={route.of} route={route} />;
 }
 

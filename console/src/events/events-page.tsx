@@ -2,8 +2,8 @@ import { useEffect, useState } from "preact/hooks";
 import type { LogLine } from "../fleet/event-log";
 import { useLive, useTick } from "../shell/context";
 import { utcOn } from "../shell/dates";
-import { focusAround } from "../shell/focus";
 import { Flaw } from "../shell/form";
+import { useKeptFocus } from "../shell/kept-focus";
 import { hashOf, type Route } from "../shell/route";
 import { Table } from "../shell/table";
 
@@ -14,6 +14,7 @@ const AT_ONCE = 300;
 /** The events since the console was opened: filtered, and linked with the map. */
 export default function EventsPage({ route }: { route: Route }) {
   const live = useLive();
+  useKeptFocus();
   useTick();
   const [isUnread, setIsUnread] = useState(false);
   useEffect(() => void live.loadLog().catch(() => setIsUnread(true)), [live]);
@@ -27,12 +28,6 @@ export default function EventsPage({ route }: { route: Route }) {
     (line) => (!kind || line.kind === kind) && (!wanted || matches(line.text, line.beam, wanted)),
   );
   const older = found.length - most;
-  const showOlder = () => {
-    // The button goes with the last of them.
-    const settleFocus = focusAround();
-    setMost(most + AT_ONCE);
-    settleFocus();
-  };
   return (
     <div class="page">
       <h1>Events</h1>
@@ -74,7 +69,7 @@ export default function EventsPage({ route }: { route: Route }) {
         ))}
       </Table>
       {older > 0 && (
-        <button type="button" onClick={showOlder}>
+        <button type="button" onClick={() => setMost(most + AT_ONCE)}>
           Show {Math.min(AT_ONCE, older)} older
         </button>
       )}

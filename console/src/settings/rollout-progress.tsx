@@ -4,7 +4,6 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import type { Rollout } from "../api/types";
 import { useLive } from "../shell/context";
-import { focusAround } from "../shell/focus";
 import { Flaw } from "../shell/form";
 import { Failure, useRead } from "../shell/read";
 import { hashOf } from "../shell/route";
@@ -28,7 +27,6 @@ export function RolloutProgress({ begun }: { begun: Rollout }) {
   const again = () => setTurn((before) => before + 1);
   useEffect(() => live.listen(({ kind, data }) => void (kind === "rollout" && data.rollout === begun.id && again())), [live]);
   const set = async (one: Rollout, state: string, restore = false) => {
-    const settleFocus = focusAround();
     setFlaw(undefined);
     try {
       known.current = await live.client.send<Rollout>("PUT", `${path}/state`, { state, restore }, one.revision);
@@ -36,7 +34,6 @@ export function RolloutProgress({ begun }: { begun: Rollout }) {
       setFlaw(textOf(error));
     }
     again();
-    settleFocus();
   };
   const one = known.current;
   return (

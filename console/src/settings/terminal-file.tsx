@@ -4,7 +4,6 @@ import { useRef, useState } from "preact/hooks";
 import { differences } from "../access/differences";
 import { textOf } from "../access/listed";
 import { useLive } from "../shell/context";
-import { focusAround } from "../shell/focus";
 import { Flaw } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
 import { Table } from "../shell/table";
@@ -44,7 +43,6 @@ export function TerminalFile() {
   const newest = useRef<File>(undefined);
 
   const work = async (what: () => Promise<void>) => {
-    const settleFocus = focusAround();
     setFlaw(undefined);
     setSaid(undefined);
     setBusy(true);
@@ -54,7 +52,6 @@ export function TerminalFile() {
       setFlaw(textOf(error));
     }
     setBusy(false);
-    settleFocus();
   };
   const download = () => {
     if (!busy) void work(() => saved(client, PATH, "terminals.csv"));

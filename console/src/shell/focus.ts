@@ -20,18 +20,3 @@ export function useFocusInside<E extends HTMLElement>(isOpen = true) {
   }, [isOpen]);
   return part;
 }
-
-/**
- * Remembers where the focus is, for a change that may remove it, as deleting an entry removes its button. Returns
- * what to call after the change: the focus then goes to the table around, or else to the page's content.
- */
-export function focusAround(): () => void {
-  const { activeElement: before } = document;
-  const around = before?.parentElement?.closest<HTMLElement>("[tabindex]");
-  const settle = () => {
-    if (before?.isConnected || document.activeElement !== document.body) return;
-    (around?.isConnected ? around : document.getElementById("content"))?.focus();
-  };
-  // What the change has set is rendered first.
-  return () => void setTimeout(settle);
-}

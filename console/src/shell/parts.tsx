@@ -1,4 +1,5 @@
 import type { ComponentType } from "preact";
+import { useKeptFocus } from "./kept-focus";
 import { hashOf, type Route } from "./route";
 
 interface Props {
@@ -11,6 +12,7 @@ interface Props {
 
 /** A page of several parts; the address names the one to show. */
 export function Parts({ label, route, parts }: Props) {
+  useKeptFocus();
   const [first = ""] = Object.keys(parts);
   const shown = route.of !== undefined && Object.hasOwn(parts, route.of) ? route.of : first;
   const part = parts[shown];

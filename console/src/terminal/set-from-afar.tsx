@@ -12,7 +12,6 @@ import { OneSetting } from "../settings/one-setting-form";
 import { type Edit, editOf, keysOf, type Place, withSetting } from "../settings/setting-document";
 import { useLive } from "../shell/context";
 import { instant } from "../shell/dates";
-import { focusAround } from "../shell/focus";
 import { Flaw } from "../shell/form";
 import { operates, useMay, useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
@@ -113,13 +112,11 @@ function SettingsCard({ title, of, path, isShown, mayChange, children }: CardPro
   const takeAway = (place: Place, key: string) =>
     attempt(async () => setEdit(await editOf(client, path, (document) => withSetting(document, place, key))));
   const put = async ({ body, revision }: Edit) => {
-    const settleFocus = focusAround();
     await attempt(async () => {
       known.current = await client.send<NodeSettings>("PUT", path, body, revision);
       setSaid(`${of} is sent this change.`);
     });
     setTurn((before) => before + 1);
-    settleFocus();
   };
   const shown = set && set !== "nothing" ? settingsOf(set).filter(({ place }) => isShown(place)) : [];
   const id = `set-${path}`;

@@ -1,9 +1,11 @@
 import { VehicleTable } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
+import { useKeptFocus } from "../shell/kept-focus";
 import { hashOf, type Route } from "../shell/route";
 import TerminalView from "./terminal-view";
 
 export default function TerminalsPage({ route }: { route: Route }) {
+  useKeptFocus();
   if (route.of !== undefined) return <TerminalView key={route.of} route={route} />;
   const tag = route.query.get("tag") ?? undefined;
   return (
