@@ -92,8 +92,12 @@ def test_a_terminal_is_drained_from_its_page_and_put_back_in_service(
     expect(card).to_contain_text("It drains", timeout=PATIENCE_MS)
     expect(card).to_contain_text("<b>new modem</b>")
     # The fleet's terminals are backlogged for ever.
-    expect(card.get_by_role("status")).to_contain_text("Still waiting: 400 kB to it")
-    expect(card.get_by_role("status")).to_contain_text("7 bundles in custody from it")
+    expect(card).to_contain_text("Still waiting: 400 kB to it")
+    # That changes each second, and is not read out.
+    expect(card).to_contain_text("7 bundles in custody from it")
+    expect(card.get_by_role("status")).to_be_empty()
+    # The form is gone: the keyboard goes on in the card.
+    expect(card).to_be_focused()
     found = violations(page)
     assert not found, found
     (one,) = listed(service)

@@ -516,7 +516,43 @@ def test_an_obstruction_is_selected_by_the_keyboard(console: Page) -> None:
     expect(card.get_by_role("heading")).to_have_text(title)
     expect(card).to_contain_text(kind)
     expect(console.get_by_label("Selected vehicle")).to_have_count(0)
+    expect(console.get_by_text(f"Selected: {title}", exact=True)).to_have_attribute(
+        "role", "status"
+    )
     axe.no_violations(console)
+    # What is selected is left by its button, by pressing it again, and by Escape.
+    card.get_by_role("button", name="Close").press("Enter")
+    expect(card).to_have_count(0)
+    expect(console.get_by_role("region", name="Map of the vehicles")).to_be_focused()
+    first = shown.get_by_role("button").first
+    first.press("Enter")
+    expect(card).to_be_visible()
+    first.press("Enter")
+    expect(card).to_have_count(0)
+    expect(first).to_be_focused()
+    first.press("Enter")
+    first.press("Escape")
+    expect(card).to_have_count(0)
+
+
+def test_a_list_in_another_order_leaves_the_keyboard_where_it_was(console: Page) -> None:
+    go(console, "terminals")
+    rows = console.get_by_role("region", name="List of terminals").locator("tbody tr")
+    link = console.get_by_role("link", name="Bus 12", exact=True)
+    link.focus()
+    # As when the terminal's state has changed: its row is moved, which takes the focus from it.
+    rows.filter(has=link).evaluate("row => row.parentElement.append(row)")
+    expect(link).to_be_focused()
+    # And as when another user has removed it.
+    rows.filter(has=link).evaluate("row => row.querySelector('a').remove()")
+    expect(console.get_by_role("region", name="List of terminals")).to_be_focused()
+
+
+def test_the_row_of_the_chosen_vehicle_is_told_by_more_than_a_colour(console: Page) -> None:
+    go(console, "map/11")
+    chosen = console.locator("tr.selected a")
+    expect(chosen).to_have_attribute("aria-current", "true", timeout=PATIENCE_MS)
+    expect(console.locator("td a[aria-current], th a[aria-current]")).to_have_count(1)
 
 
 def test_no_obstructions_are_listed_where_the_view_is_too_wide_to_read_them(console: Page) -> None:

@@ -42,11 +42,14 @@ export function Tokens() {
         <Field label="Valid for days" name="days" member="expires" type="number" min={1} max={MOST_DAYS} />
       </Form>
       <Flaw>{flaw ?? tenants.flaw}</Flaw>
-      {made !== undefined && (
-        <p role="status">
-          It is shown this once: <code>{made}</code>
-        </p>
-      )}
+      {/* There from the beginning: screen readers read out what enters it. */}
+      <p role="status">
+        {made !== undefined && (
+          <>
+            It is shown this once: <code>{made}</code>
+          </>
+        )}
+      </p>
       {entries?.length === 0 && <p>There are none.</p>}
       <Table label="All tokens" columns={["For", "Role", "Tenant", "Node", "Since, UTC", "Until, UTC", "Actions"]}>
         {entries?.map((token) => (

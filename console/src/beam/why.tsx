@@ -54,7 +54,7 @@ export function PlanOf({ beam, link, node }: { beam: string; link: LinkName; nod
             .filter((one) => Date.parse(one.end) > now)
             .slice(0, 20)
             .map((one) => (
-              <tr key={one.start} class={one === segment ? "selected" : ""}>
+              <tr key={one.start} class={one === segment ? "selected" : ""} aria-current={one === segment ? "time" : undefined}>
                 <td>{utc(Date.parse(one.start))}</td>
                 <td>{seconds(Date.parse(one.end) - Date.parse(one.start))}</td>
                 <td>{STATES[one.state].text}</td>

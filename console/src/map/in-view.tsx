@@ -9,7 +9,8 @@ interface Props {
   obstructions: readonly Obstruction[];
   /** The id of the selected one. */
   selected: string | undefined;
-  select: (obstruction: Obstruction) => void;
+  /** Called with none if the selected one is pressed again. */
+  select: (obstruction: Obstruction | undefined) => void;
 }
 
 export function InView({ obstructions, selected, select }: Props) {
@@ -22,7 +23,7 @@ export function InView({ obstructions, selected, select }: Props) {
       <ul aria-label="Obstructions in view">
         {inOrder(obstructions).slice(0, MOST_LISTED).map((one) => (
           <li key={one.id}>
-            <button type="button" aria-pressed={one.id === selected} onClick={() => select(one)}>
+            <button type="button" aria-pressed={one.id === selected} onClick={() => select(one.id === selected ? undefined : one)}>
               {titleOf(one)}, {one.properties.kind}
             </button>
           </li>

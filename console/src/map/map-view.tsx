@@ -4,14 +4,16 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Obstruction } from "../api/types";
 import { Choice } from "../shell/choice";
 import { useLive } from "../shell/context";
+import { useKeptFocus } from "../shell/kept-focus";
 import { hashOf } from "../shell/route";
 import { FleetMap, type Place } from "./fleet-map";
 import { SPANS } from "./history";
 import { InView } from "./in-view";
 import "./map.css";
-import { Selected } from "./selected";
+import { Selected, titleOfSelected } from "./selected";
 
 export default function MapView({ selected }: { selected: number | undefined }) {
+  useKeptFocus();
   const live = useLive();
   const container = useRef<HTMLDivElement>(null);
   const map = useRef<FleetMap>(undefined);
@@ -39,17 +41,25 @@ export default function MapView({ selected }: { selected: number | undefined }) 
   }, [live]);
   useEffect(() => map.current?.select(selected, SPANS[span]?.[1]), [selected, span, live]);
 
-  const onObstruction = (obstruction: Obstruction) => {
-    setPlace({ obstruction });
+  const leave = () => {
+    setPlace(undefined);
     if (selected !== undefined) location.hash = hashOf("map");
+  };
+  const onObstruction = (obstruction: Obstruction | undefined) => {
+    leave();
+    if (obstruction) setPlace({ obstruction });
   };
   const of = selected === undefined && place && "obstruction" in place ? place.obstruction.id : undefined;
 
   return (
-    <section class="map" aria-label="Map of the vehicles">
+    <section class="map" aria-label="Map of the vehicles" onKeyDown={({ key }) => void (key === "Escape" && leave())}>
       <div ref={container} class="canvas" />
       {failure !== undefined && <p role="alert">There is no map here: {failure}</p>}
-      <Selected node={selected} place={place}>
+      {/* The card itself changes twice a second: only what is selected is read out. */}
+      <p class="hidden" role="status">
+        {titleOfSelected(live.fleet, selected, place)}
+      </p>
+      <Selected node={selected} place={place} leave={leave}>
         <Choice label="Its way of" of={SPANS} value={span} onChange={setSpan} />
         {unread && <p class="flaw" role="alert">Its way cannot be read: {unread}</p>}
       </Selected>

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import type { Beam, LinkName, Obstruction } from "../api/types";
 import { countdown, nextBlockage } from "../fleet/blockage";
-import { healthOf } from "../fleet/fleet";
+import { type Fleet, healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
 import { bps, seconds, speed } from "../shell/format";
@@ -12,18 +12,42 @@ import { titleOf } from "./in-view";
 interface Props {
   node: number | undefined;
   place: Place | undefined;
+  /** Called when nothing is to be selected any more. */
+  leave: () => void;
   /** Shown in the card of a vehicle. */
   children: ComponentChildren;
 }
 
-/** The card of what is selected on the map: a vehicle, an obstruction, or a beam. */
-export function Selected({ node, place, children }: Props) {
-  if (node !== undefined) return <SelectedVehicle node={node}>{children}</SelectedVehicle>;
-  if (!place) return null;
-  return "beam" in place ? <SelectedBeam beam={place.beam} /> : <SelectedObstruction obstruction={place.obstruction} />;
+/** "Selected: Bus 11", for a screen reader. */
+export function titleOfSelected(fleet: Fleet, node: number | undefined, place: Place | undefined): string {
+  if (node !== undefined) return `Selected: ${fleet.nameOf(node)}`;
+  if (!place) return "";
+  return `Selected: ${"beam" in place ? place.beam.name : titleOf(place.obstruction)}`;
 }
 
-function SelectedBeam({ beam }: { beam: Beam }) {
+/** The card of what is selected on the map: a vehicle, an obstruction, or a beam. */
+export function Selected({ node, place, leave, children }: Props) {
+  const close = (
+    <p>
+      <button type="button" onClick={leave}>
+        Close
+      </button>
+    </p>
+  );
+  if (node !== undefined) {
+    return (
+      <SelectedVehicle node={node}>
+        {children}
+        {close}
+      </SelectedVehicle>
+    );
+  }
+  if (!place) return null;
+  if ("beam" in place) return <SelectedBeam beam={place.beam}>{close}</SelectedBeam>;
+  return <SelectedObstruction obstruction={place.obstruction}>{close}</SelectedObstruction>;
+}
+
+function SelectedBeam({ beam, children }: { beam: Beam; children: ComponentChildren }) {
   const live = useLive();
   useTick(1000);
   const states = { up: 0, blocked: 0, down: 0, silent: 0 };
@@ -45,11 +69,12 @@ function SelectedBeam({ beam }: { beam: Beam }) {
           {states.up} up, {states.blocked} blocked, {states.down} down, {states.silent} silent
         </dd>
       </dl>
+      {children}
     </aside>
   );
 }
 
-function SelectedObstruction({ obstruction }: { obstruction: Obstruction }) {
+function SelectedObstruction({ obstruction, children }: { obstruction: Obstruction; children: ComponentChildren }) {
   const { kind, certainty, corrected, source, lost, held } = obstruction.properties;
   // Tenants are not told the counts.
   const counts = lost === undefined ? "from lost links" : `lost ${lost} times there, held ${held ?? 0}`;
@@ -65,6 +90,7 @@ function SelectedObstruction({ obstruction }: { obstruction: Obstruction }) {
         <dt>Sure</dt>
         <dd>{Math.round(100 * (corrected ?? certainty))} %</dd>
       </dl>
+      {children}
     </aside>
   );
 }

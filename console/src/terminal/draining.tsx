@@ -24,6 +24,8 @@ export function Draining({ node }: { node: number }) {
     return work.catch((error: unknown) => setFlaw(textOf(error)));
   };
   const now = live.now();
+  const left = leftOver(live.fleet.vehicle(node), now);
+  const isWaiting = left.waiting.length > 0;
   const set = found.value?.interventions.filter((one) => Date.parse(one.until) > now);
   const drain = async (form: HTMLFormElement) => {
     const given = new FormData(form);
@@ -63,7 +65,9 @@ export function Draining({ node }: { node: number }) {
               {one.set_by ?? "an operator"}
               {one.note ? `: ${one.note}` : ""}.
             </p>
-            <p role="status">{verdict(leftOver(live.fleet.vehicle(node), now))}</p>
+            {isWaiting && <p>{verdict(left)}</p>}
+            {/* Bytes that wait change each second: only that none do any more is read out. */}
+            <p role="status">{!isWaiting && verdict(left)}</p>
             {mayOperate && (
               <button type="button" onClick={() => release(one)} aria-label={`Back in service, number ${one.id}`}>
                 Back in service

@@ -241,6 +241,7 @@ function Blockages({ node }: { node: number }) {
   // A withdrawn blockage stays listed until the next read; it must not be withdrawn twice.
   const [withdrawn, setWithdrawn] = useState<ReadonlySet<number>>(new Set());
   const withdraw = async (blockage: number) => {
+    if (withdrawn.has(blockage)) return;
     const work = live.client.post("v1/interventions", { kind: "withdrawal", blockage });
     if (await attempt(work, "Withdrawn: it is not predicted again for this passage. The beam's page releases that.")) {
       setWithdrawn((before) => new Set([...before, blockage]));
@@ -272,7 +273,8 @@ function Blockages({ node }: { node: number }) {
                 {one.state === "predicted" && one.id && (
                   <button
                     type="button"
-                    disabled={withdrawn.has(Number(one.id))}
+                    // Not disabled: a keyboard user would lose the focus.
+                    aria-disabled={withdrawn.has(Number(one.id))}
                     aria-label={`Withdraw the blockage of ${utcOn(Date.parse(one.entry), live.now())} UTC`}
                     onClick={() => void withdraw(Number(one.id))}
                   >
