@@ -112,6 +112,9 @@ describe("a blockage that is dragged", () => {
     expect(movedBy(span, "all", 99, 120)).toEqual({ startS: 90, endS: 120 });
     expect(movedBy(span, "start", 99, 120)).toEqual({ startS: 59, endS: 60 });
     expect(movedBy(span, "end", -99, 120)).toEqual({ startS: 30, endS: 31 });
+    // By the keys Home and End.
+    expect(movedBy(span, "start", -Infinity, 120)).toEqual({ startS: 0, endS: 60 });
+    expect(movedBy(span, "end", Infinity, 120)).toEqual({ startS: 30, endS: 120 });
   });
 });
 

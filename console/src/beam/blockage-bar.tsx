@@ -16,6 +16,8 @@ const STEPS: Record<string, number> = {
   ArrowUp: 1,
   PageDown: -10,
   PageUp: 10,
+  Home: -Infinity,
+  End: Infinity,
 };
 
 type Part = "start" | "end" | "all";
