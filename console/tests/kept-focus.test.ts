@@ -38,10 +38,12 @@ class Element {
 
 let listeners: Record<string, (event: { target: unknown }) => void> = {};
 let changed = () => {};
+let hasFocus = true;
 
 /** A page with a button in a card, within the content. */
 function made() {
   listeners = {};
+  hasFocus = true;
   const page: { activeElement: Element | undefined; body?: Element } = { activeElement: undefined };
   const body = new Element(page);
   const content = new Element(page);
@@ -62,6 +64,7 @@ function made() {
   Object.assign(page, {
     addEventListener: (kind: string, listener: (typeof listeners)[string]) => void (listeners[kind] = listener),
     getElementById: () => content,
+    hasFocus: () => hasFocus,
   });
   vi.stubGlobal("document", page);
   keepFocus(content as unknown as HTMLElement);
@@ -108,6 +111,12 @@ test("the focus stays where the user has gone, and away if the user has left", (
   vi.runAllTimers();
   expect(page.activeElement).toBe(body);
   button.isConnected = true;
+  button.focus();
+  lose();
+  hasFocus = false;
+  changed();
+  expect(page.activeElement).toBe(body);
+  hasFocus = true;
   button.focus();
   listeners.pointerdown?.({ target: body });
   lose();

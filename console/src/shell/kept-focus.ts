@@ -27,7 +27,8 @@ export function keepFocus(within: HTMLElement): () => void {
     // Once it is gone, nobody knows any more what was around it.
     parts = partsAround(last);
   };
-  const lost = () => last !== undefined && document.activeElement === document.body;
+  // The keyboard may also have gone on in the browser's own bars, or in another window.
+  const lost = () => last !== undefined && document.activeElement === document.body && document.hasFocus();
   const ended = new AbortController();
   const { signal } = ended;
   let isWaiting = false;
