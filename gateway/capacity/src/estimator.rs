@@ -1,6 +1,7 @@
 //! The estimate, and the rate that follows from it.
 
 mod draining;
+mod filling;
 mod judging;
 mod others;
 mod reported;
@@ -16,6 +17,7 @@ use crate::told::{self, Told};
 use crate::view::{LEAST_CAPACITY, NOTICED_BESIDE, NOTICED_TOLD, View, excess, noticed};
 use crate::word::Word;
 use crate::{Reading, Reason, WayThere};
+use filling::FILLED;
 use others::Others;
 use starting::Flights;
 
@@ -42,9 +44,6 @@ const TRIED_PART: f64 = 0.9;
 /// The wait for access varies by this part of it (1/n): with the rate, and with where in a frame
 /// something comes.
 const ACCESS_VARIES_PART: u32 = 8;
-/// Data that waits counts as a backlog only if this part of what was allowed was sent. Otherwise it
-/// waits for something else, and shows nothing about the link.
-const FILLED: f64 = 0.6;
 
 /// How long losses are counted over, and the most that counts as the link's own: a queue that
 /// overflows loses, too.
@@ -88,6 +87,11 @@ pub struct Estimator {
     /// Drains in a row that changed nothing, and the estimate before the first of them, bit/s.
     unmoved: u32,
     before: f64,
+    /// The most that the link was found to carry since a look far above an old estimate found less,
+    /// bit/s. `None`: nothing was found, and it is thought to carry its ceiling.
+    most_found: Option<f64>,
+    /// When a backlog last showed what the link carries.
+    tried: Option<Instant>,
     /// The estimate before it fell, bit/s, if that fall began the present drain.
     fallen_from: Option<f64>,
     /// Since when there has been a backlog.
@@ -137,6 +141,8 @@ impl Estimator {
             drain: None,
             unmoved: 0,
             before: 0.0,
+            most_found: None,
+            tried: None,
             fallen_from: None,
             backlogged: None,
             flight: None,
@@ -175,6 +181,7 @@ impl Estimator {
     fn go_on_as_told(&mut self) {
         self.drain = None;
         self.others = None;
+        self.most_found = None;
         self.fallen_from = None;
         self.drain_bits = 0.0;
         self.probing = Probing::new();
@@ -185,6 +192,7 @@ impl Estimator {
         self.interrupt();
         self.capacity = self.limits.hinted().filter(|_| !self.elsewhere);
         (self.reason, self.others) = (Reason::Hint, None);
+        self.most_found = None;
     }
 
     /// What the link is known to carry, bit/s of IP packets; `None` while
@@ -297,10 +305,7 @@ impl Estimator {
         if let Some(rtt) = measured {
             self.see_rtt(now, rtt);
         }
-        self.backlogged = match reading.backlogged {
-            true => self.backlogged.or(Some(now)),
-            false => None,
-        };
+        self.see_backlog(now, reading.backlogged);
         self.see_flight(now, base, reading.backlogged);
         let Some(base) = self.base.get().filter(|base| *base >= LEAST_RTT) else {
             return;
@@ -325,6 +330,7 @@ impl Estimator {
         }
         self.queue = view.queue + shared;
         self.learn_loss(now, &view, &reading);
+        self.see_tried(now, view.backlogged);
         match self.drain {
             Some(drain) => self.go_on_draining(now, &view, drain),
             None => self.find_excess(now, &view),
@@ -432,7 +438,7 @@ impl Estimator {
             carried: arrivals / (1.0 - self.loss) + other,
             allowed_bps,
             sent: self.sent(now, first_sent, last_sent),
-            window_full: self.window_full(now, first_sent, last_sent),
+            window_full: self.window_full(now, first_sent, last_sent, allowed_bps),
             backlogged: self.filled(now, first_sent, last_sent, allowed_bps),
             steady: true,
             told: None,
@@ -442,35 +448,6 @@ impl Estimator {
             queue: least_rtt.map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base)),
             heard: least_rtt.is_some(),
         })
-    }
-
-    /// Whether there was a backlog from `from` to `to` before now, and the sender used the rate
-    /// that was allowed, or all of a transport's window.
-    fn filled(&self, now: Instant, from: Duration, to: Duration, allowed_bps: Option<u64>) -> bool {
-        let sent = self.sent(now, from, to);
-        let full = self.window_full(now, from, to);
-        let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
-            return false;
-        };
-        (full || allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64))
-            && self.history.reaches(from)
-            && self.history.backlogged(from, to)
-    }
-
-    /// Whether a transport's window limited what was sent from `from` to `to` before now.
-    fn window_full(&self, now: Instant, from: Duration, to: Duration) -> bool {
-        let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
-            return false;
-        };
-        self.history.window_full(from, to)
-    }
-
-    /// The rate that was sent from `from` to `to` before now, bit/s.
-    fn sent(&self, now: Instant, from: Duration, to: Duration) -> f64 {
-        let (Some(from), Some(to)) = (now.checked_sub(from), now.checked_sub(to)) else {
-            return 0.0;
-        };
-        self.history.sent(from, to)
     }
 
     /// While the way back has a queue: derives what the link carries from how fast the queue of
@@ -495,7 +472,7 @@ impl Estimator {
         let before = self.history.told_at(told_from).unwrap_or(told.late);
         let grown = told.late.as_secs_f64() - before.as_secs_f64();
         view.sent = sent;
-        view.window_full = self.history.window_full(from, to);
+        view.window_full = self.window_was_full(from, to, allowed_bps);
         view.carried = sent / (1.0 + grown / span.as_secs_f64()).max(0.5);
         view.carried = view.carried.min(self.most_arrived(now, view));
         let filled = allowed_bps.is_none_or(|bps| sent >= FILLED * bps as f64);

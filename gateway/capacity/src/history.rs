@@ -276,6 +276,13 @@ impl History {
         self.nearly_always(from, to, |reading| reading.window_full)
     }
 
+    /// The most that was in flight between two times, bits.
+    pub fn in_flight(&self, from: Instant, to: Instant) -> f64 {
+        let within = self.points.iter().filter(|p| from <= p.at && p.at <= to);
+        let most = within.map(|point| point.reading.in_flight_bits).max();
+        most.unwrap_or_default() as f64
+    }
+
     fn nearly_always(&self, from: Instant, to: Instant, holds: fn(&Reading) -> bool) -> bool {
         let within = self.points.iter().filter(|p| from <= p.at && p.at <= to);
         let (mut all, mut held) = (0, 0);

@@ -11,6 +11,8 @@ pub(crate) const MOST_GAIN: f64 = 1.0;
 const LEAST_GAIN: f64 = 0.05;
 /// The gain behind a first flight that has left no queue.
 const STEEP_GAIN: f64 = 6.0;
+/// The most above an old estimate.
+const FAR_GAIN: f64 = 3.0;
 
 /// A probe of the first gain lasts a quarter of the round trip, within these bounds, and long
 /// enough to send `LEAST_BITS`. One with a smaller gain lasts up to `MOST_STRETCH` times as long,
@@ -40,6 +42,8 @@ pub(crate) struct Probe {
     /// The queue when it began, and whether the peer reports that.
     pub queue: Duration,
     pub told: bool,
+    /// Whether it looks far above an old estimate.
+    pub far: bool,
 }
 
 /// What the way to the peer and back is like when a probe begins.
@@ -55,6 +59,8 @@ pub(crate) struct Trip {
 #[derive(Clone, Debug)]
 pub(crate) struct Probing {
     gain: f64,
+    /// The estimate is old, and probes look for what the link carried before.
+    far: bool,
     current: Option<Probe>,
     next_at: Option<Instant>,
 }
@@ -63,6 +69,7 @@ impl Probing {
     pub fn new() -> Probing {
         Probing {
             gain: FIRST_GAIN,
+            far: false,
             current: None,
             next_at: None,
         }
@@ -90,6 +97,14 @@ impl Probing {
         self.gain = self.gain.min(MOST_GAIN);
     }
 
+    /// Makes a probe due that sends up to `gain` above an estimate that is old.
+    pub fn look_far(&mut self, now: Instant, gain: f64) {
+        self.gain = gain.clamp(FIRST_GAIN, FAR_GAIN);
+        self.far = true;
+        self.current = None;
+        self.next_at = Some(now);
+    }
+
     /// Makes a probe due that sends `gain` above the estimate, as a part of it, within bounds.
     pub fn look_for(&mut self, now: Instant, gain: f64) {
         self.gain = gain.clamp(LEAST_GAIN, MOST_GAIN);
@@ -107,6 +122,7 @@ impl Probing {
     /// Ends a probe in progress. The next is due after a pause.
     pub fn pause(&mut self, now: Instant, rtt: Duration) {
         self.current = None;
+        self.far = false;
         let pause = (rtt * ROUND_TRIPS).clamp(LEAST_PAUSE, MOST_PAUSE);
         self.next_at = Some(now + pause);
     }
@@ -120,7 +136,8 @@ impl Probing {
         if gain <= 0.0 {
             return;
         }
-        let packets = Duration::from_secs_f64((LEAST_BITS / capacity).min(60.0));
+        let rate = capacity * (1.0 + gain);
+        let packets = Duration::from_secs_f64((LEAST_BITS / rate).min(60.0));
         let length = (trip.rtt / 4).clamp(LEAST_LENGTH, MOST_LENGTH);
         let bunches = (bunch * 3 / 2).min(MOST_OF_BUNCHES);
         let length = length.max(packets).max(bunches);
@@ -140,6 +157,7 @@ impl Probing {
             capacity,
             queue: trip.queue,
             told: trip.told_later.is_some(),
+            far: self.far,
         });
     }
 

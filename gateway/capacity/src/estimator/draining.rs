@@ -53,7 +53,7 @@ impl Estimator {
             let first = latest + now.saturating_duration_since(since);
             let standing = View {
                 sent: self.sent(now, first, latest),
-                window_full: self.window_full(now, first, latest),
+                window_full: self.window_full(now, first, latest, view.allowed_bps),
                 carried: arrivals / (1.0 - self.loss) + view.other,
                 ..*view
             };

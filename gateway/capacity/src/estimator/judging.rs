@@ -84,6 +84,9 @@ impl Estimator {
                     Reason::Probe,
                 );
             }
+            if probe.far {
+                self.most_found = self.capacity;
+            }
             let more = arrived / probe.capacity - 1.0;
             self.probing.found_less(now, view.base, more);
             if view.latest > view.base + probe.queue + view.noticed / 4 {

@@ -6,6 +6,7 @@ mod course;
 mod demand;
 mod intermittent;
 mod model;
+mod old;
 mod on_demand;
 mod pages;
 mod random;
@@ -13,6 +14,7 @@ mod start;
 mod tcp;
 mod traced;
 mod way_back;
+mod windows;
 mod word;
 
 use std::f64::consts::TAU;

@@ -1,0 +1,63 @@
+//! Estimates that are older than what the link carries now.
+
+use super::model::OverTime;
+use super::*;
+
+/// A link of 4 Mbit/s that carries a tenth of that from 3 to `until_s`, with a way back whose queue
+/// comes and goes. What waits from 3 s on is sent by 25 s. From `again_s` on there is a backlog.
+fn faded(until_s: f64, again_s: f64, back_s: f64) -> Link {
+    let way_back = move |t: f64| back_s * (0.5 + 0.5 * (t * TAU).sin());
+    let waits = move |t: f64| (3.0..5.0).contains(&t) || t > again_s;
+    let rate = move |t: f64| match (3.0..until_s).contains(&t) {
+        true => 4e5,
+        false => 4e6,
+    };
+    Link {
+        offered: Box::new(move |t| if waits(t) { 4e6 } else { 20e3 }),
+        back: Box::new(move |t| 0.28 + way_back(t)),
+        told_back: (back_s > 0.0).then(|| Box::new(way_back) as OverTime<f64>),
+        tells_there: (back_s > 0.0).then(|| Box::new(|_, late| late) as _),
+        tcp: Some(0.56),
+        as_in_a_node: true,
+        ..Link::new(rate, 0.56)
+    }
+}
+
+/// The estimate may come from a moment in which others filled the link.
+#[test]
+fn what_a_link_carried_before_is_found_soon_after_a_pause() {
+    for (back_s, most_s) in [(0.0, 2.5), (0.03, 8.5)] {
+        for pause_s in [12.0, 60.0] {
+            let again = 25.0 + pause_s;
+            let link = faded(25.0, again, back_s);
+            let course = run(&link, &told(4e6), again + 30.0, EACH_MS);
+            let found = course.reaches(3e6, again);
+            show(
+                &format!("found after {found:.1} s"),
+                &course,
+                again,
+                again + 30.0,
+            );
+            assert!(course.least_estimate(again - 1.0, again) < 5e5);
+            assert!(found < most_s, "{found}");
+        }
+    }
+}
+
+/// A look that finds nothing leaves a queue once, and not again after each pause.
+#[test]
+fn what_a_link_carries_no_more_is_looked_for_once() {
+    let mut link = faded(f64::INFINITY, f64::INFINITY, 0.0);
+    link.offered = Box::new(|t| match t {
+        _ if (3.0..5.0).contains(&t) => 4e6,
+        _ if t > 37.0 && (t - 37.0) % 25.0 < 0.5 => 4e6,
+        _ => 20e3,
+    });
+    let course = run(&link, &told(4e6), 112.0, EACH_MS);
+    let queue = |from: f64| {
+        show("looked", &course, from, from + 20.0);
+        course.queue(1.0, from, from + 20.0)
+    };
+    assert!(queue(37.0) < 0.8);
+    assert!(queue(62.0) < 0.3 && queue(87.0) < 0.3);
+}
