@@ -11,8 +11,9 @@ pub(crate) const MOST_GAIN: f64 = 1.0;
 const LEAST_GAIN: f64 = 0.05;
 /// The gain behind a first flight that has left no queue.
 const STEEP_GAIN: f64 = 6.0;
-/// The most above an old estimate.
+/// The most above an old estimate, and how long after the backlog's begin.
 const FAR_GAIN: f64 = 3.0;
+const BEFORE_FAR: Duration = Duration::from_millis(150);
 
 /// A probe of the first gain lasts a quarter of the round trip, within these bounds, and long
 /// enough to send `LEAST_BITS`. One with a smaller gain lasts up to `MOST_STRETCH` times as long,
@@ -97,12 +98,13 @@ impl Probing {
         self.gain = self.gain.min(MOST_GAIN);
     }
 
-    /// Makes a probe due that sends up to `gain` above an estimate that is old.
+    /// Makes a probe due that sends up to `gain` above an estimate that is old. It comes a little
+    /// later than the backlog, since what arrives is counted from one arrival to another.
     pub fn look_far(&mut self, now: Instant, gain: f64) {
         self.gain = gain.clamp(FIRST_GAIN, FAR_GAIN);
         self.far = true;
         self.current = None;
-        self.next_at = Some(now);
+        self.next_at = Some(now + BEFORE_FAR);
     }
 
     /// Makes a probe due that sends `gain` above the estimate, as a part of it, within bounds.
@@ -136,7 +138,11 @@ impl Probing {
         if gain <= 0.0 {
             return;
         }
-        let rate = capacity * (1.0 + gain);
+        // Far up, what is sent beyond the estimate shows the answer.
+        let rate = match self.far {
+            true => capacity * (1.0 + gain),
+            false => capacity,
+        };
         let packets = Duration::from_secs_f64((LEAST_BITS / rate).min(60.0));
         let length = (trip.rtt / 4).clamp(LEAST_LENGTH, MOST_LENGTH);
         let bunches = (bunch * 3 / 2).min(MOST_OF_BUNCHES);

@@ -43,7 +43,8 @@ impl Estimator {
             false => self.loss,
         };
         let length = probe.ends - probe.began;
-        let first = probe.began + view.base + length;
+        // It need not have waited for access.
+        let first = probe.began + self.base.get().unwrap_or(view.base) + length;
         let best = self.best_arrivals(first, probe.answered, length) / (1.0 - loss) + view.other;
         let arrived = match (view.steady, told) {
             (true, _) => best.max(self.counted_arrivals(now, probe, view, sent, loss)),
