@@ -126,6 +126,90 @@ def test_a_repayment_that_the_creditor_leaves_unused_is_forgiven_by_rule() -> No
     assert ledger.balances() == {}
 
 
+@given(
+    owed=st.integers(1, 10**6),
+    strays=st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=8),
+)
+def test_a_sender_that_strays_from_its_plan_and_comes_back_has_repaid_to_the_bit(
+    owed: int, strays: list[int]
+) -> None:
+    """Bundles are not split, so a sender is ahead of its plan or behind it by some of them."""
+    ledger = Ledger({"A": [Lot(0, -owed)], "B": [Lot(0, owed)]})
+    fair, before = 10**7, 0
+    # The first period's plan has the debt repaid; after that each has its fair share.
+    for second, stray in enumerate([*strays, 0]):
+        repaid, ahead = (0 if second else owed), stray - before
+        before = stray
+        usages = [
+            Usage("A", fair, fair - repaid, fair - repaid + ahead),
+            Usage("B", fair, fair + repaid, fair + repaid - ahead),
+        ]
+        entries = settle(ledger, 1000 * second, 1000 * second + 1000, usages)
+        assert all(entry.kind is Kind.SETTLED for entry in entries)
+    assert ledger.balances() == {}
+
+
+def test_idle_capacity_that_a_debtor_gets_does_not_undo_what_its_creditor_was_repaid() -> None:
+    ledger = Ledger({"A": [Lot(0, -500)], "B": [Lot(0, 500)]})
+    # C leaves 600 of what the plan gives it, which the others share.
+    usages = [
+        Usage("A", 2000, 1600, 1900),
+        Usage("B", 2000, 2400, 2700),
+        Usage("C", 2000, 2000, 1400),
+    ]
+    settle(ledger, 0, 1000, usages)
+    assert ledger.balances() == {"A": -100, "B": 100}
+    # At its creditor's expense, it repays nothing.
+    settle(ledger, 1000, 2000, [Usage("A", 2000, 1900, 2000), Usage("B", 2000, 2100, 2000)])
+    assert ledger.balances() == {"A": -100, "B": 100}
+
+
+def test_what_a_debtor_leaves_repays_its_creditors_and_nobody_else() -> None:
+    ledger = Ledger({"A": [Lot(0, -500)], "B": [Lot(0, 500)]})
+    usages = [
+        Usage("A", 2000, 2000, 1000),
+        Usage("B", 2000, 2000, 2000),
+        Usage("C", 2000, 2600, 2600),
+        Usage("D", 2000, 1400, 1400),
+    ]
+    # C borrows from D alone, though A leaves as much.
+    settle(ledger, 0, 1000, usages)
+    assert ledger.balances() == {"A": -500, "B": 500, "C": -600, "D": 600}
+
+
+@given(st.permutations(["give", "take"]), st.integers(1, 2))
+def test_a_bit_that_is_taken_in_another_period_than_it_is_given_is_repaid(
+    order: list[str], owed: int
+) -> None:
+    """A plan's rates are constant, so rounding decides in which period a bit falls."""
+    ledger = Ledger({"A": [Lot(0, -owed)], "B": [Lot(0, owed)]})
+    for second, which in enumerate(order):
+        given, taken = (owed, 0) if which == "give" else (0, owed)
+        usages = [
+            Usage("A", 2000, 2000 - given, 2000 - given),
+            Usage("B", 2000, 2000 + taken, 2000 + taken),
+        ]
+        settle(ledger, 1000 * second, 1000 * second + 1000, usages)
+    assert ledger.balances() == {}
+
+
+@given(_periods())
+def test_what_is_settled_beyond_the_plan_only_brings_balances_nearer_to_zero(
+    periods: list[list[Usage]],
+) -> None:
+    """Who gives less, or takes less, than its plan had it do is never credited or charged more."""
+    ledger = Ledger()
+    for second, usages in enumerate(periods):
+        before = ledger.balances()
+        settle(ledger, 1000 * second, 1000 * second + 1000, usages)
+        for usage in usages:
+            owed, now = before.get(usage.terminal, 0), ledger.balance(usage.terminal)
+            planned = usage.fair_bits - usage.planned_bits
+            # By plan it gives or takes up to this; beyond that, only debts are repaid.
+            low, high = min(owed, 0, owed + planned), max(owed, 0, owed + planned)
+            assert low <= now <= high
+
+
 def test_who_leaves_the_beam_is_forgiven_and_its_creditors_bear_it() -> None:
     ledger = Ledger({"A": [Lot(0, -300)], "B": [Lot(0, 200)], "C": [Lot(0, 100)]})
     entry = ledger.forgive("A", Rule.LEFT, 5000)
