@@ -33,7 +33,10 @@ from dama.planner.intervals import (
 from dama.planner.plan import Plan
 from dama.planner.request import Blockage, Request, Terminal
 
-# Balances within a group differ by at most this part of a fair share.
+# Members of a class with more different balances than this may share a row with others of similar
+# balance, which differ by at most this part of a fair share. They are paid over the whole horizon,
+# though, each in proportion to what it is due: a later plan settles what remains.
+_MOST_BALANCES = 64
 _BALANCE_STEP = Fraction(1, 100)
 
 
@@ -168,7 +171,9 @@ def _unaffected(number: int, group: Class, bounds: Bounds) -> Iterator[Row]:
     if not members:
         return
     own = int(group.fair.sum()) // group.terms.members
-    step = max(1, int(own * _BALANCE_STEP)) if bounds.apart(group.fair) else 1
+    step = 1
+    if len({member.owed_bits for member in members}) > _MOST_BALANCES and bounds.apart(group.fair):
+        step = max(1, int(own * _BALANCE_STEP))
     first = group.affected
     for _, together in itertools.groupby(members, lambda member: _balance(member, own, step)):
         alike = tuple(together)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -14,7 +14,13 @@ import numpy as np
 from dama.planner.intervals import Flags, Integers
 from dama.planner.line import Line, line_of
 from dama.planner.request import Link, Terminal
-from dama.planner.splitting import entitled_at, entitled_parts, equal_at, equal_parts
+from dama.planner.splitting import (
+    entitled_at,
+    entitled_parts,
+    equal_at,
+    equal_parts,
+    equal_until,
+)
 
 
 @dataclass(frozen=True)
@@ -157,29 +163,39 @@ class Plan:
     def _until(self, time_ms: int) -> dict[str, tuple[int, int]]:
         found: dict[str, tuple[int, int]] = {}
         for number, group in enumerate(self.groups):
-            fair = equal_at(self._sum(group.fair_bits, time_ms), len(group.members))
+            members = len(group.members)
+            bounds = self._around(group.fair_bits, time_ms)
+            fair = equal_at(self._between(bounds, time_ms), members)
             given = list(fair)
             for part in self._parts_of.get(number, ()):
-                bits = self._sum(part.bits, time_ms)
+                count = len(part.entitlements)
+                # Rounded as the bits given: where the plan gives the fair share, both are equal.
+                own = [equal_until(bits, members, part.first, part.last) for bits in bounds]
+                fair[part.first : part.last] = equal_at(self._between(own, time_ms), count)
+                bits = self._between(self._around(part.bits, time_ms), time_ms)
                 given[part.first : part.last] = (
-                    equal_at(bits, len(part.entitlements))
-                    if part.equal
-                    else entitled_at(bits, part.entitlements)
+                    equal_at(bits, count) if part.equal else entitled_at(bits, part.entitlements)
                 )
             names = (member.id for member in group.members)
             found.update(zip(names, zip(given, fair, strict=True), strict=True))
         return found
 
-    def _sum(self, bits: Integers, time_ms: int) -> int:
-        """Return the bits up to a time."""
+    def _around(self, bits: Integers, time_ms: int) -> tuple[int, int]:
+        """Return the bits up to the begin and to the end of the column that contains a time."""
         column = bisect_right(self.times_ms, time_ms) - 1
         if column < 0:
-            return 0
+            return 0, 0
         until = int(bits[:column].sum())
-        if column < len(bits):
-            begin, end = self.times_ms[column : column + 2]
-            until += int(bits[column]) * (time_ms - begin) // (end - begin)
-        return until
+        return until, until + (int(bits[column]) if column < len(bits) else 0)
+
+    def _between(self, bounds: Sequence[int], time_ms: int) -> int:
+        """Return the bits up to a time, by those at the bounds of its column."""
+        early, late = bounds
+        if early == late:
+            return early
+        column = bisect_right(self.times_ms, time_ms) - 1
+        begin, end = self.times_ms[column : column + 2]
+        return early + (late - early) * (time_ms - begin) // (end - begin)
 
     def _bits_of(self, terminal: str) -> tuple[Integers, Integers, Flags]:
         """Return a terminal's bits, its fair share, and whether it is blocked, by column."""

@@ -35,6 +35,12 @@ def entitled_parts(bits: Integers, entitlements: Sequence[int], place: int) -> I
     return np.array([late - early for early, late in itertools.pairwise(parts)], dtype=np.int64)
 
 
+def equal_until(bits: int, count: int, first: int, last: int) -> int:
+    """Return the part of these members in the bits up to one time, as `equal_parts` splits them."""
+    each, rest = divmod(bits, count)
+    return (last - first) * each + max(0, last - max(first, count - rest))
+
+
 def equal_at(bits: int, count: int) -> list[int]:
     """Return the part of each of `count` equal members in the bits up to one time."""
     parts: list[int] = ((bits + np.arange(count, dtype=np.int64)) // count).tolist()

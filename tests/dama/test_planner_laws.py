@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dama.planner import FairShare, Line, Plan, Request, Segment, Terminal, plan
+from dama.planner import (
+    CapacityStep,
+    FairShare,
+    Line,
+    Link,
+    Plan,
+    Request,
+    Segment,
+    Terminal,
+    plan,
+)
 from tests.dama.requests import requests
 
 _LAWS = settings(max_examples=60, deadline=None)
@@ -189,3 +199,32 @@ def test_what_is_given_until_a_time_is_what_the_line_says(
     for line in made.lines():
         until = [line.amounts(made.start_ms, time_ms)[0] for time_ms in times_ms]
         assert made.given(line.terminal, times_ms) == until
+
+
+@_LAWS
+@given(
+    requests(balances=True, most_blockages=0),
+    st.integers(1, 50),
+    st.lists(st.integers(0, 600_000), min_size=2, max_size=2),
+)
+def test_once_it_is_settled_no_part_of_an_interval_moves_a_bit(
+    request: Request, part: int, after_ms: list[int]
+) -> None:
+    """Amounts within an interval are rounded, what is given and the fair share alike."""
+    whole = request.end_ms - request.start_ms
+    settle_ms = request.start_ms + max(1, whole * part // 100)
+    made = plan(dataclasses.replace(request, settle_ms=settle_ms))
+    begin_ms, end_ms = sorted(min(settle_ms + ms, made.end_ms) for ms in after_ms)
+    amounts = made.amounts(begin_ms, end_ms).values()
+    assert sum(given for given, _ in amounts) == sum(fair for _, fair in amounts)
+    assert all(abs(given - fair) <= 1 for given, fair in amounts)
+
+
+@pytest.mark.parametrize("settle_ms", [1_000, 7_001, 60_000])
+def test_creditors_of_different_balances_have_theirs_when_it_is_settled(settle_ms: int) -> None:
+    owed = {"A": -30_001, "B": 5_000, "C": 10_001, "D": 15_000}
+    terminals = tuple(Terminal(name, owed_bits=bits) for name, bits in owed.items())
+    capacity = (CapacityStep(0, 8_000_000),)
+    made = plan(Request("beam", Link.FORWARD, 0, 180_000, capacity, terminals, settle_ms=settle_ms))
+    amounts = made.amounts(0, settle_ms)
+    assert {name: given - fair for name, (given, fair) in amounts.items()} == owed
