@@ -10,9 +10,6 @@ from tests.drives.drive import Drive
 from tests.drives.lending import Knows, Lent, lend
 from tests.drives.synthetic import island_map, passage_of
 
-# Rounding leaves a bit.
-_ROUNDING_BITS = 4
-
 
 @pytest.fixture(scope="module")
 def through() -> Drive:
@@ -43,7 +40,7 @@ def test_lending_by_predictions_is_nearly_as_good_as_by_known_times(
 
 
 def test_all_that_was_lent_is_repaid(lent: dict[Knows, Lent]) -> None:
-    assert max(one.debt_bits for one in lent.values()) <= _ROUNDING_BITS
+    assert max(one.debt_bits for one in lent.values()) == 0
 
 
 def test_a_tunnel_that_is_on_no_map_is_not_lent_for(
@@ -51,4 +48,4 @@ def test_a_tunnel_that_is_on_no_map_is_not_lent_for(
 ) -> None:
     unknown = lend(ObstructionMap([]), through, Knows.PREDICTIONS)
     assert unknown.vehicle_bits < lent[Knows.NOTHING].vehicle_bits + BEAM_BPS // 10
-    assert unknown.debt_bits <= _ROUNDING_BITS
+    assert unknown.debt_bits == 0

@@ -32,6 +32,10 @@ from underpass_control.planning.interventions import InForce, Interventions, app
 # last exit; the rest of the plan is for the case that no other plan follows.
 HORIZON_MS = 180_000
 SETTLE_MS = 60_000
+# With no blockage ahead, repaying takes this part of a fair share or more, so that the last of a
+# debt is repaid before another plan comes. But it takes at least this long.
+_REPAID_PART = Fraction(1, 16)
+_LEAST_SETTLE_MS = 1_000
 # The longest plan: predictions do not reach further.
 _FURTHEST_MS = 7_200_000
 # A new plan is made while the present one still lasts this long, so nodes do not notice an absence
@@ -236,8 +240,12 @@ class BeamPlanner:
         """Return what to plan; `owed` are the balances at the plan's start."""
         state = self._links[link]
         expected = self._expected(state, now_ms)
-        last_ms = max((one.exit_ms for one in expected), default=now_ms)
-        settle_ms = min(max(now_ms, last_ms) + SETTLE_MS, now_ms + _FURTHEST_MS)
+        if expected:
+            last_ms = max(now_ms, *(one.exit_ms for one in expected))
+            settle_ms = min(last_ms + SETTLE_MS, now_ms + _FURTHEST_MS)
+        else:
+            repaid_ms = signalling_delay_ms + _repaid_within_ms(state, owed, now_ms)
+            settle_ms = now_ms + min(repaid_ms, SETTLE_MS)
         return Request(
             beam=self._beam,
             link=link,
@@ -340,6 +348,20 @@ def _efficiency_due_ms(state: _LinkState, capacity_bps: int) -> int | None:
     if concerned_bps <= _DEMAND_PART * capacity_bps:
         return _EFFICIENCY_EVERY_MS
     return _MOVE_EVERY_MS if fades else _DEMAND_EVERY_MS
+
+
+def _repaid_within_ms(state: _LinkState, owed: Mapping[int, int], now_ms: int) -> int:
+    """Return how long all that is owed takes to be repaid, if no blockage is expected."""
+    debts = {node: abs(bits) for node, bits in owed.items() if bits and node in state.terms}
+    if not debts:
+        return SETTLE_MS
+    rates = fair_rates(state.capacity_bps(now_ms), state.terminals({}))
+    if not all(rates[str(node)] for node in debts):
+        return SETTLE_MS
+    longest_ms = max(
+        1000 * bits / (_REPAID_PART * rates[str(node)]) for node, bits in debts.items()
+    )
+    return min(max(_LEAST_SETTLE_MS, int(longest_ms)), SETTLE_MS)
 
 
 def moved(plan: Plan, at_ms: int) -> dict[int, int]:

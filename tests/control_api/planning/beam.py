@@ -88,6 +88,7 @@ class Beam:
     sent: dict[str, int] = field(default_factory=dict)
     arrived: dict[str, int] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    _left_bits: int = 0
 
     def run(self, end_ms: int) -> None:
         """Let the time pass."""
@@ -177,9 +178,12 @@ class Beam:
             for name, one in zip((name for name in heard if name != "1"), less, strict=True):
                 bits[name] -= one
             bits["1"] = guaranteed
-        left = equal_at(whole - sum(bits.values()), len(heard))
-        for name, more in zip(heard, left, strict=True):
-            bits[name] += more
+        # Parts of all that was ever left: of each step's alone, the same terminals would have more.
+        before = equal_at(self._left_bits, len(heard))
+        self._left_bits += whole - sum(bits.values())
+        after = equal_at(self._left_bits, len(heard))
+        for name, early, late in zip(heard, before, after, strict=True):
+            bits[name] += late - early
         return bits
 
     @property

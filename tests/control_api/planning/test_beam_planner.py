@@ -18,6 +18,7 @@ from underpass_control.planning.beam_planner import (
 )
 from underpass_control.planning.wire import WirePlan
 
+from dama.ledger import Ledger, Lot, Usage, settle
 from dama.planner import CapacityStep, FairShare, Link, Request, plan
 from dama.prediction import Blockage
 
@@ -238,6 +239,32 @@ def test_balances_are_as_planned_while_what_was_planned_is_lent() -> None:
     assert made.due(51_000) == {}
     made.see_balances(LINK, {}, 51_000)
     assert made.due(51_000) == {LINK: Reason.BALANCES}
+
+
+@pytest.mark.parametrize(
+    ("bits", "within_ms"),
+    [(1, 1_300), (125_000, 1_300), (1_250_000, 10_300), (7_500_000, 60_000), (10**9, 60_000)],
+)
+def test_the_less_is_owed_the_sooner_it_is_repaid(bits: int, within_ms: int) -> None:
+    """A plan may follow soon that begins anew to repay what is left then."""
+    owed = {1: -bits, 2: bits}
+    request = planner().request(LINK, 5_000, 300, owed)
+    assert request.settle_ms == 5_000 + within_ms
+
+
+def test_what_is_owed_while_a_blockage_is_ahead_is_repaid_after_it() -> None:
+    request = expecting().request(LINK, 5_000, 300, {1: -1, 2: 1})
+    assert request.settle_ms == 161_000 + 60_000
+
+
+def test_a_debt_ends_though_each_plan_is_soon_replaced() -> None:
+    made, ledger = planner(), Ledger({"1": [Lot(0, -8_000_000)], "2": [Lot(0, 8_000_000)]})
+    for now_ms in range(5_000, 205_000, 5_000):
+        owed = {int(name): bits for name, bits in ledger.balances().items()}
+        its = plan(made.request(LINK, now_ms, 300, owed))
+        amounts = its.amounts(its.start_ms, its.start_ms + 5_000).items()
+        settle(ledger, 0, 0, [Usage(name, fair, given, given) for name, (given, fair) in amounts])
+    assert ledger.balances() == {}
 
 
 def test_what_has_no_plan_is_left_alone_for_a_while() -> None:
