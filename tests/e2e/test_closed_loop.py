@@ -50,7 +50,8 @@ class Passage:
     # By link and version: each terminal's line, by node number.
     plans: dict[tuple[str, int], dict[int, list[dict[str, Any]]]] = field(default_factory=dict)
     flows: list[Transfer] = field(default_factory=list)
-    balances: dict[int, int] = field(default_factory=dict)
+    # What each terminal is owed in the end, where that is not nothing; None: not asked.
+    balances: dict[int, int] | None = None
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Return the events of a kind."""
@@ -135,7 +136,10 @@ def _moved_bits(found: Passage) -> int:
 
 def _is_square(found: Passage) -> bool:
     """Tell whether the debts are a small part of the amounts that changed hands."""
-    return all(abs(bits) < _moved_bits(found) / 20 for bits in found.balances.values())
+    balances = found.balances
+    return balances is not None and all(
+        abs(bits) < _moved_bits(found) / 20 for bits in balances.values()
+    )
 
 
 def test_the_tunnel_is_predicted_before_its_portal(passage: Passage) -> None:
@@ -209,6 +213,6 @@ def test_no_byte_is_lost(passage: Passage) -> None:
 
 def test_the_ledger_is_square_at_the_end(passage: Passage) -> None:
     assert _moved_bits(passage) > 20_000_000
-    assert len(passage.balances) == _TERMINALS
+    assert passage.balances is not None
     assert sum(passage.balances.values()) == 0
     assert _is_square(passage), passage.balances
