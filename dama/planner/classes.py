@@ -137,8 +137,9 @@ def _rounded(exact: npt.NDArray[np.float64], total: int) -> Integers:
     missing = total - int(rounded.sum())
     order = np.argsort(rounded - exact, kind="stable")
     while missing > 0 and len(order):
-        rounded[order[:missing]] += 1
-        missing -= len(order)
+        more = min(missing, len(order))
+        rounded[order[:more]] += 1
+        missing -= more
     while missing < 0:
         most = int(rounded.argmax())
         less = min(-missing, max(1, int(rounded[most]) // 2))

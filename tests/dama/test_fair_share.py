@@ -91,3 +91,23 @@ def test_plans_of_earlier_releases_were_by_bits() -> None:
     group["members"][0]["fair_share"] = "luck"
     with pytest.raises(ValueError, match="luck"):
         read_plan(document)
+
+
+@given(
+    st.lists(st.fractions(1, 4, max_denominator=7), min_size=1, max_size=8),
+    st.lists(st.integers(1, 600_000), min_size=1, max_size=4, unique=True),
+    st.integers(1, 9_000_000),
+)
+def test_fair_shares_sum_to_the_capacity_to_the_bit(
+    weights: list[Fraction], edges_ms: list[int], capacity_bps: int
+) -> None:
+    """Else a plan would move a bit where nobody owes anything."""
+    terminals = tuple(Terminal(str(n), weight=weight) for n, weight in enumerate(weights))
+    steps = tuple(CapacityStep(at_ms, capacity_bps) for at_ms in (0, *sorted(edges_ms)[:-1]))
+    end_ms = max(edges_ms)
+    made = plan(Request("beam", Link.FORWARD, 0, end_ms, steps, terminals))
+    for at_ms in made.times_ms:
+        amounts = made.amounts(0, at_ms).values()
+        assert sum(fair for _, fair in amounts) == capacity_bps * at_ms // 1000
+    amounts = made.amounts(0, end_ms).values()
+    assert all(given_bits == fair for given_bits, fair in amounts)
