@@ -17,6 +17,8 @@ use ring::hmac;
 
 /// The key of connection ids is the HMAC of this, shortened.
 const IDS_LABEL: &[u8] = b"underpass connection ids";
+/// The key of a listener is the HMAC of this and its name.
+const LISTENER_LABEL: &[u8] = b"underpass listener ";
 
 /// A secret of the processes of a run, from which the tokens of stateless resets follow (RFC 9000,
 /// 10.3). Who has it can end the listener's connections. It is not shown in logs.
@@ -30,6 +32,19 @@ impl fmt::Debug for ListenerKey {
 }
 
 impl ListenerKey {
+    /// The key of one of the listeners for which this is their run's. No two may have the same: to
+    /// a packet with a connection id of the other, one would answer with the token that ends that
+    /// connection (RFC 9000, 10.3.2).
+    pub fn of_listener(self, name: &str) -> ListenerKey {
+        let run = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        let mut context = hmac::Context::with_key(&run);
+        context.update(LISTENER_LABEL);
+        context.update(name.as_bytes());
+        let mut key = [0; 32];
+        key.copy_from_slice(context.sign().as_ref());
+        ListenerKey(key)
+    }
+
     /// An endpoint that knows the connection ids of other processes with this key, and ends their
     /// connections.
     pub(crate) fn endpoint(self) -> EndpointConfig {
@@ -121,5 +136,23 @@ impl AsyncUdpSocket for SharedSocket {
 
     fn may_fragment(&self) -> bool {
         self.socket.may_fragment()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_has_its_key_in_all_processes_and_shares_it_with_no_other() {
+        let run = ListenerKey([7; 32]);
+        let key = run.of_listener("beam");
+        assert_eq!(key, ListenerKey([7; 32]).of_listener("beam"));
+        let others = [
+            run,
+            run.of_listener("lte"),
+            ListenerKey([8; 32]).of_listener("beam"),
+        ];
+        assert!(!others.contains(&key));
     }
 }

@@ -40,6 +40,7 @@ pub(super) fn dial(
     Ok(Dialer::spawn(dialer, node))
 }
 
+/// Listens; without `reads`, another process still has what comes to the port.
 pub(super) fn listen(
     sessions: &Sessions,
     config: &Config,
@@ -56,7 +57,7 @@ pub(super) fn listen(
         max_half_open: listener.max_pending,
         max_half_open_per_source: per_source(listener),
         max_connections: connections(config) + spare_connections(listener),
-        key: sessions.quic_key,
+        key: sessions.quic_key.of_listener(&listener.name),
     };
     let name = format!("QUIC sessions {}", listener.name);
     let bound = sockets.bind(&name, listener.listen, || underpass_quic::bind(&accepting))?;
