@@ -4,8 +4,9 @@
 use super::Span;
 use crate::segment::Reason;
 
-/// Most sessions of an earlier span that are refused.
-const REFUSED: usize = 4_096;
+/// Most sessions of an earlier span that are refused: as many as a node may be configured to have
+/// with a neighbour.
+const REFUSED: usize = 1 << 16;
 
 impl Span {
     /// Cancels all blocks under way, since the span ends. [`Span::poll_transmit`] then has what the
@@ -36,7 +37,7 @@ impl Span {
 
     /// Cancels sessions of the peer, by their numbers, whose blocks an earlier span with it has not
     /// received to the end ([`Span::end`]). The peer has to send these blocks in other sessions.
-    /// Of more than 4096 the rest is left out.
+    /// Of more than 65536 the rest is left out.
     pub fn refuse(&mut self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers.into_iter().take(REFUSED) {
             if !self.receiving.contains_key(&number) {

@@ -224,3 +224,11 @@ fn a_block_that_the_client_has_taken_is_not_left_to_the_next_span() {
     assert_eq!(world.ends[0].received.len(), 1);
     assert_eq!(world.ends[0].span.end(), [2]);
 }
+
+#[test]
+fn all_blocks_that_a_span_may_have_are_refused_by_the_next_and_no_more() {
+    const MOST: usize = 1 << 16;
+    let mut span = begun(1, 1);
+    span.refuse(0..2 * MOST as u64);
+    assert_eq!(span.sessions(), (0, MOST));
+}
