@@ -256,6 +256,11 @@ impl Keeper {
         while self.may_begin().await {
             let (config, node, stop) = (&self.config, &self.node, &self.stop);
             self.left.up.store(true, Ordering::SeqCst);
+            // If it was held in between, whoever asks may have found no session up already.
+            if *self.held.borrow() == Held::All {
+                self.left.up.store(false, Ordering::SeqCst);
+                continue;
+            }
             let down = match socket::udp(config) {
                 Ok(socket) => {
                     failures = 0;
