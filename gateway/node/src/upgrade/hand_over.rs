@@ -190,6 +190,7 @@ impl HandOver {
         }
         self.hand_over(channel, &config.engine)?;
         self.parts.restarter.leave();
+        self.parts.sockets.leave();
         self.parts.launcher.end();
         super::notify::main_process(process);
         self.done.cancel();

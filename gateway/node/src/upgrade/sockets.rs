@@ -98,6 +98,13 @@ impl Sockets {
         self.inherited().clear();
     }
 
+    /// Closes all here, since the next process has them: an address that it gives up must not stay
+    /// taken for as long as this process serves its last connections.
+    pub fn leave(&self) {
+        self.forget_others();
+        self.own().clear();
+    }
+
     /// All that are in use.
     ///
     /// # Errors
@@ -144,6 +151,8 @@ mod tests {
         for _ in 0..2 {
             assert!(next.inherit("in").unwrap().is_some());
         }
+        next.leave();
+        assert!(next.inherit("in").unwrap().is_none());
         // A socket that nobody asks for is closed.
         let next = Sockets::of(before.all().unwrap());
         next.forget_others();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use super::{Links, bare_sessions};
+use super::Links;
 use crate::run::carriers::PathDialer;
 
 impl Links {
@@ -60,11 +60,8 @@ impl Links {
         }
     }
 
-    /// Neither dials nor accepts ever again, and leaves the sockets to another process.
+    /// Neither dials nor accepts ever again.
     pub fn leave(&self) {
-        for path in self.dialers().keys() {
-            self.sockets.forget(&bare_sessions::socket_name(path));
-        }
         self.dialers().clear();
         self.listeners().clear();
     }
