@@ -90,7 +90,7 @@ pub struct Estimator {
     /// The most that the link was found to carry since a look far above an old estimate found less,
     /// bit/s. `None`: nothing was found, and it is thought to carry its ceiling.
     most_found: Option<f64>,
-    /// When a backlog last showed what the link carries.
+    /// When a backlog last showed what the link carries; `None`: not since that was told.
     tried: Option<Instant>,
     /// The estimate before it fell, bit/s, if that fall began the present drain.
     fallen_from: Option<f64>,
@@ -181,7 +181,7 @@ impl Estimator {
     fn go_on_as_told(&mut self) {
         self.drain = None;
         self.others = None;
-        self.most_found = None;
+        (self.most_found, self.tried) = (None, None);
         self.fallen_from = None;
         self.drain_bits = 0.0;
         self.probing = Probing::new();
@@ -192,7 +192,7 @@ impl Estimator {
         self.interrupt();
         self.capacity = self.limits.hinted().filter(|_| !self.elsewhere);
         (self.reason, self.others) = (Reason::Hint, None);
-        self.most_found = None;
+        (self.most_found, self.tried) = (None, None);
     }
 
     /// What the link is known to carry, bit/s of IP packets; `None` while

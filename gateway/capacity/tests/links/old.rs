@@ -1,6 +1,8 @@
 //! Estimates that are older than what the link carries now.
 
-use super::model::OverTime;
+use std::collections::VecDeque;
+
+use super::model::{OverTime, PACKET};
 use super::*;
 
 /// A link of 4 Mbit/s that carries a tenth of that from 3 to `until_s`, with a way back whose queue
@@ -60,4 +62,67 @@ fn what_a_link_carries_no_more_is_looked_for_once() {
     };
     assert!(queue(37.0) < 0.8);
     assert!(queue(62.0) < 0.3 && queue(87.0) < 0.3);
+}
+
+const CEILING_BPS: u64 = 4_000_000;
+const HINTED: Limits = Limits {
+    hint_bps: Some(2_000_000),
+    hint_rtt: None,
+    ceiling_bps: Some(CEILING_BPS),
+    least_bps: None,
+};
+
+/// The highest rate, bit/s, that is allowed in the first `within_ms` of a backlog that begins 14 s
+/// after the last one, when `tell` has just told what the link carries. Nothing stands in a queue.
+fn most_allowed(tell: fn(&mut Estimator), within_ms: u64) -> u64 {
+    const STEP_MS: u64 = 20;
+    const RTT_MS: u64 = 560;
+    const PAUSE_MS: u64 = 6_000;
+    const AGAIN_MS: u64 = 20_000;
+    let start = Instant::now();
+    let mut estimator = Estimator::new(HINTED);
+    let (mut reading, mut arriving) = (Reading::default(), VecDeque::<(u64, u64)>::new());
+    let mut most = 0;
+    for ms in (0..AGAIN_MS + within_ms).step_by(STEP_MS as usize) {
+        let now = start + Duration::from_millis(ms);
+        if ms == AGAIN_MS {
+            tell(&mut estimator);
+        }
+        let allowed = estimator.rate_bps(now).unwrap_or(CEILING_BPS);
+        reading.allowed_bps = Some(allowed);
+        reading.backlogged = !(PAUSE_MS..AGAIN_MS).contains(&ms);
+        let sent = match reading.backlogged {
+            true => allowed * STEP_MS / 1_000,
+            false if ms.is_multiple_of(100) => PACKET,
+            false => 0,
+        };
+        reading.sent_bits += sent;
+        arriving.push_back((ms + RTT_MS, sent));
+        while arriving.front().is_some_and(|(at, _)| *at <= ms)
+            && let Some((_, bits)) = arriving.pop_front()
+        {
+            reading.delivered_bits += bits;
+        }
+        reading.in_flight_bits = arriving.iter().map(|(_, bits)| bits).sum();
+        reading.rtt = Some(Duration::from_millis(RTT_MS));
+        estimator.read(now, reading);
+        if ms >= AGAIN_MS {
+            most = most.max(estimator.rate_bps(now).unwrap_or(CEILING_BPS));
+        }
+    }
+    most
+}
+
+/// What was just told is tried by a quarter more, as at the start.
+#[test]
+fn what_is_told_anew_is_not_old() {
+    let changed = |estimator: &mut Estimator| {
+        estimator.set_limits(Limits {
+            hint_bps: Some(1_000_000),
+            ..HINTED
+        });
+    };
+    assert_eq!(most_allowed(changed, 500), 1_250_000);
+    // The first probe comes once a round trip has been seen again.
+    assert_eq!(most_allowed(Estimator::begin_anew, 1_200), 2_500_000);
 }
