@@ -27,6 +27,7 @@ struct Withheld {
     bundles: BTreeSet<(u64, BundleId)>,
     /// Bundles up to this offset may leave, by the peer's answer.
     below: Option<u64>,
+    /// How many these are.
     leaving: usize,
 }
 

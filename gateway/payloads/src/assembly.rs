@@ -322,6 +322,7 @@ impl Unfinished {
     }
 }
 
+/// Whether a part has the same bytes as the file in the range `both`.
 fn is_same(file: &File, both: &Range<u64>, offset: u64, part: &Part) -> io::Result<bool> {
     let of_part = both.start - offset..both.end - offset;
     let mut known = Vec::new();

@@ -6,6 +6,7 @@ use std::io;
 /// What a process has used.
 #[derive(Debug)]
 pub struct Usage {
+    /// Memory that is its own, bytes.
     pub memory_bytes: u64,
     /// Processor time, s.
     pub cpu_s: f64,

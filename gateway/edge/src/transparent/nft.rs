@@ -9,6 +9,7 @@ use std::time::Duration;
 const LOOKS: u32 = 100;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
+/// Runs `input` as one transaction.
 pub(super) fn run(input: &str) -> io::Result<()> {
     feed(&["-f", "-"], input)
 }

@@ -31,6 +31,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 pub enum HelperError {
     #[error("the helper does not start: {0}")]
     Start(io::Error),
+    /// It has ended, or does not answer.
     #[error("the helper has ended")]
     Lost,
     /// It tried.

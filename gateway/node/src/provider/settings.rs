@@ -310,6 +310,7 @@ fn named<'a>(entries: &'a mut Value, name: &str) -> Option<&'a mut Table> {
     entry(entries, "name", &Value::from(name))
 }
 
+/// The entry of an array of tables with this value of a key.
 fn entry<'a>(entries: &'a mut Value, key: &str, value: &Value) -> Option<&'a mut Table> {
     let entries = entries.as_array_mut()?.iter_mut();
     let mut tables = entries.filter_map(Value::as_table_mut);

@@ -167,6 +167,7 @@ pub struct Custody {
     handle: Handle,
     /// By shard: its store has something to hear.
     moved: Arc<[Moved]>,
+    /// Any store has.
     any: Arc<Notify>,
 }
 

@@ -22,6 +22,7 @@ pub enum CommandError {
     /// The node does not answer, or refuses.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The report says why.
     #[error("the speed test was not finished")]
     NotFinished,
 }

@@ -13,6 +13,7 @@ const LOSS: f64 = 0.01;
 /// So is a session that retransmits more than this fraction of its bytes.
 const AGAIN: f64 = 0.05;
 
+/// The paths, in the order of `paths`.
 pub fn paths<'a>(
     paths: impl IntoIterator<Item = &'a PathView>,
     status: &Status,

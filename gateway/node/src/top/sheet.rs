@@ -96,6 +96,7 @@ impl Sheet {
         self.rows.push(cells);
     }
 
+    /// The width of a column, in characters.
     pub fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column));
         let widest = cells.map(|cell| cell.text.chars().count()).max();

@@ -153,6 +153,7 @@ impl Waiting {
         self.sessions.insert(id, session);
     }
 
+    /// Whether it was there.
     fn remove(&mut self, id: SessionId) -> bool {
         let Some(EarlySession { info, .. }) = self.sessions.remove(&id) else {
             return false;

@@ -55,6 +55,7 @@ pub enum Answer {
     CanSetUp,
     /// A session is up that has brought this key.
     Key {
+        /// Its path or listener.
         path: String,
         /// The peer's node id.
         peer: String,

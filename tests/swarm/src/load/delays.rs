@@ -19,6 +19,7 @@ pub struct Course {
     pub terminals: usize,
     /// Chunks count that were offered from here on, ns,
     pub from_ns: u64,
+    /// to here, ns.
     pub to_ns: u64,
     /// What has not left by then has not left, ns.
     pub end_ns: u64,
