@@ -37,7 +37,7 @@ def replaced(call: Call, revision: int | None) -> int | None:
 
     Args:
         call: the request.
-        revision: the present one; None if nothing exists.
+        revision: the present one, as in `check_shown`.
 
     Raises:
         Problem: 412, the caller shows another one.
@@ -48,11 +48,15 @@ def replaced(call: Call, revision: int | None) -> int | None:
 def check_shown(call: Call, revision: int | str | None) -> bool:
     """Tell whether a request may change the present revision only, and not any (`If-Match`).
 
+    Args:
+        call: the request.
+        revision: the present one; None if nothing exists, or 0 where callers may show that.
+
     Raises:
         Problem: 412, the caller shows another one.
     """
     header = call.request.headers.get("If-Match")
-    if header is None or (header.strip() == "*" and revision is not None):
+    if header is None or (header.strip() == "*" and revision):
         return False
     if not is_shown(call, revision):
         raise changed_since()

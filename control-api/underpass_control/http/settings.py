@@ -196,7 +196,7 @@ class NodeSettings:
                 owner = await registry.get(connection, tables.Terminal, node)
                 tenant = None if owner is None else owner.tenant_id
             before = await settings.get(connection, node, table=table)
-            expected = replaced(call, None if before is None else before.version)
+            expected = replaced(call, _version_of(before))
             row = await settings.put(
                 connection, node, document, now_ms, table=table, replaced=expected
             )
@@ -231,8 +231,12 @@ def _previewed(row: Row[Any] | None, document: dict[str, Any]) -> Answer:
             for one in changes
         ],
     )
-    headers = {} if row is None else {"ETag": etag(row.version)}
-    return Answer(preview, HTTPStatus.OK, headers)
+    return Answer(preview, HTTPStatus.OK, {"ETag": etag(_version_of(row))})
+
+
+def _version_of(row: Row[Any] | None) -> int:
+    version: int = settings.NOTHING_SET if row is None else row.version
+    return version
 
 
 def _shown(row: Row[Any]) -> models.Settings:

@@ -26,6 +26,8 @@ MOST_BYTES = 60_000
 MOST_ENTRIES = 32
 # The most terminals of a gateway, and the most paths of a terminal.
 MOST_TERMINALS = 500
+# The version where nothing is set: all others are times, ms, or above.
+NOTHING_SET = 0
 
 
 ReportedState = Literal["trial", "confirmed", "rolled-back", "refused"]

@@ -153,10 +153,26 @@ async def test_a_preview_of_a_gateway_names_terminals_and_their_paths(api: Api) 
     ]
 
 
+async def test_who_has_seen_that_nothing_is_set_sets_it_only_as_the_first(api: Api) -> None:
+    for path, body in ((_PATH, _BODY), (_OF_HUB, _HUB_BODY)):
+        seen = {"If-Match": (await api.ask("POST", path + "/preview", body)).headers["ETag"]}
+        # Nothing is no version of it.
+        assert (await api.ask("PUT", path, body, headers={"If-Match": "*"})).status == 412
+        assert (await api.ask("PUT", path, body, headers={"If-Match": '"1"'})).status == 412
+        assert (await api.ask("PUT", path, body, headers=seen)).status == 200
+        assert (await api.ask("PUT", path, {}, headers=seen)).status == 412
+        assert (await api.ask("GET", path)).json["classes"] == body["classes"]
+    unknown = await api.ask("PUT", "/v1/terminals/99/settings", {}, headers=seen)
+    assert unknown.status == 404
+
+
+@pytest.mark.parametrize("is_first", [False, True])
 async def test_of_two_who_have_seen_the_same_one_is_told(
-    api: Api, monkeypatch: pytest.MonkeyPatch
+    api: Api, monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
-    seen = {"If-Match": (await api.ask("PUT", _PATH, _BODY)).headers["ETag"]}
+    before = "/preview" if is_first else ""
+    answer = await api.ask("POST" if is_first else "PUT", _PATH + before, _BODY)
+    seen = {"If-Match": answer.headers["ETag"]}
     get = settings.get
 
     async def overtaken(*arguments: Any, **options: Any) -> Any:
