@@ -88,6 +88,7 @@ pub struct Outcome {
     /// The same as a share of one core, percent.
     pub hub_cpu_percent: Option<f64>,
     pub measured_s: f64,
+    /// Bytes delivered in that time.
     pub delivered_bytes: u64,
     /// Their rate from the first download's begin to its last byte, bit/s.
     pub goodput_bps: Option<f64>,

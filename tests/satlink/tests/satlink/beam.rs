@@ -12,6 +12,7 @@ use crate::packets::{arrivals, number, packet};
 
 const MS: Nanos = 1_000_000;
 const S: Nanos = 1_000_000_000;
+/// The second second.
 const SECOND: Interval = Interval {
     start: S,
     duration: S,

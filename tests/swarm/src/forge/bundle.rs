@@ -34,6 +34,7 @@ pub struct Custodian {
     pub endpoint: Endpoint,
     /// The custodian's name for the sequence.
     pub sequence: u64,
+    /// Number of the bundle in it.
     pub number: u64,
 }
 
