@@ -61,3 +61,34 @@ async def test_so_many_work_in_the_order_in_which_they_came_and_no_party_has_all
     assert began == ["one", "one", "other", "third"]
     async with turns.one("one"):
         pass
+
+
+async def test_who_goes_away_leaves_its_place_whether_it_waits_or_works() -> None:
+    turns, began = InTurn(1, 2, "plans"), list[str]()
+
+    async def work(party: str) -> None:
+        async with turns.one(party):
+            began.append(party)
+            await asyncio.Event().wait()
+
+    async def begun(*parties: str) -> list[asyncio.Task[None]]:
+        tasks = [asyncio.create_task(work(party)) for party in parties]
+        await asyncio.sleep(0)
+        # All of them were admitted.
+        assert not any(task.done() for task in tasks)
+        return tasks
+
+    async def gone(*tasks: asyncio.Task[None]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    works, waits = await begun("one", "other")
+    await gone(waits)
+    [next_one] = await begun("third")
+    assert began == ["one"]
+    await gone(works)
+    assert began == ["one", "third"]
+    await gone(next_one)
+    await gone(*await begun("one", "other"))
+    assert began == ["one", "third", "one"]
