@@ -118,9 +118,14 @@ def _reason(error: Any, model: type[BaseModel] | None) -> str:
     if context.get("min_length") == 1:
         return "must not be empty"
     if kind in _REASONS:
-        return _REASONS[kind].format_map(context)
+        return _REASONS[kind].format_map({name: _plain(one) for name, one in context.items()})
     text: str = error["msg"]
     return text.replace("Input should", "must")
+
+
+def _plain(value: object) -> object:
+    """Return a bound as people write it: 180, not 180.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _members(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:

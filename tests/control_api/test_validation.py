@@ -11,6 +11,7 @@ from underpass_control.http.intervention_models import InterventionBody
 from underpass_control.http.models import (
     BeamBody,
     PositionBatch,
+    PositionBody,
     TagsBody,
     TerminalBody,
     TrackQuery,
@@ -32,6 +33,7 @@ def refused(model: type[BaseModel], given: object) -> ValidationError:
 
 
 TERMINAL = {"beam": "ku-1", "name": "Bus"}
+POSITION = {"time": "2026-05-01T12:00:00Z", "latitude": 46.5}
 BEAM = {"name": "Ku", "forward_capacity_bps": 1, "return_capacity_bps": 1}
 
 
@@ -62,6 +64,7 @@ BEAM = {"name": "Ku", "forward_capacity_bps": 1, "return_capacity_bps": 1}
             "footprint",
             "must have as 'type' one of 'Polygon', 'MultiPolygon'",
         ),
+        (PositionBody, {**POSITION, "longitude": 181}, "longitude", "must be at most 180"),
         (TagsBody, {"tags": "east"}, "tags", "must be a list"),
         (TagsBody, {"tags": ["a"] * 11}, "tags", "must have at most 10 entries"),
         (PositionBatch, {"positions": []}, "positions", "must not be empty"),
