@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from underpass_control.http.at_once import AtOnce, InTurn
 from underpass_control.http.problem import Problem
+
+
+def call_of(party: str) -> Any:
+    """Return a call of a tenant's caller whose client waits for the answer."""
+    caller, request = SimpleNamespace(tenant=party), SimpleNamespace(transport=object())
+    return SimpleNamespace(known_caller=caller, request=request)
 
 
 def test_so_many_are_let_in_and_each_leaves_room_whatever_it_ends_by() -> None:
@@ -41,7 +49,7 @@ async def test_so_many_work_in_the_order_in_which_they_came_and_no_party_has_all
     turns, began, goes_on = InTurn(1, 4, "plans"), list[str](), asyncio.Event()
 
     async def work(party: str) -> None:
-        async with turns.one(party):
+        async with turns.one(call_of(party)):
             began.append(party)
             await goes_on.wait()
 
@@ -59,7 +67,7 @@ async def test_so_many_work_in_the_order_in_which_they_came_and_no_party_has_all
             await work("fourth")
         goes_on.set()
     assert began == ["one", "one", "other", "third"]
-    async with turns.one("one"):
+    async with turns.one(call_of("one")):
         pass
 
 
@@ -67,7 +75,7 @@ async def test_who_goes_away_leaves_its_place_whether_it_waits_or_works() -> Non
     turns, began = InTurn(1, 2, "plans"), list[str]()
 
     async def work(party: str) -> None:
-        async with turns.one(party):
+        async with turns.one(call_of(party)):
             began.append(party)
             await asyncio.Event().wait()
 
@@ -92,3 +100,22 @@ async def test_who_goes_away_leaves_its_place_whether_it_waits_or_works() -> Non
     await gone(next_one)
     await gone(*await begun("one", "other"))
     assert began == ["one", "third", "one"]
+
+
+async def test_nothing_is_done_for_a_client_that_did_not_wait() -> None:
+    turns, began, call = InTurn(1, 2, "plans"), list[str](), call_of("other")
+
+    async def work() -> None:
+        async with turns.one(call):
+            began.append("other")
+
+    async with turns.one(call_of("one")):
+        waits = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        call.request.transport = None
+    with pytest.raises(Problem, match="gone away"):
+        await waits
+    assert began == []
+    # Its place is free.
+    async with turns.one(call_of("third")):
+        pass

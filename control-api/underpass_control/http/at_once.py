@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 
+from underpass_control.http.callers import party_of
+from underpass_control.http.endpoint import Call
 from underpass_control.http.problem import Problem
 
 
@@ -68,12 +70,16 @@ class InTurn:
         self._admitted = AtOnce(most, what)
 
     @asynccontextmanager
-    async def one(self, party: Hashable) -> AsyncIterator[None]:
-        """Wait for a request's turn, and count it while it lasts.
+    async def one(self, call: Call) -> AsyncIterator[None]:
+        """Wait for a request's turn, and count it for its caller's party while it lasts.
 
         Raises:
-            Problem: 503, too many are admitted; 429, too many of its party.
+            Problem: 503, too many are admitted, or its client did not wait; 429, too many of its
+                party.
         """
-        with self._admitted.one(party):
+        with self._admitted.one(party_of(call.known_caller)):
             async with self._working:
+                if call.request.transport is None:
+                    # Clients that give up and ask again would have all work done twice.
+                    raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "its client has gone away")
                 yield

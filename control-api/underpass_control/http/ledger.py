@@ -11,7 +11,6 @@ from dama.planner import Link
 from underpass_control.access.audit import Changed
 from underpass_control.http import ledger_models as models
 from underpass_control.http.at_once import InTurn
-from underpass_control.http.callers import party_of
 from underpass_control.http.cursor import cursor_of, numbers_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
@@ -140,10 +139,7 @@ class LedgerOfBeam:
         until_ms = -(-until_ms // PERIOD_MS) * PERIOD_MS
         if until_ms <= since_ms:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "the range lies in the future")
-        async with (
-            self._turns.one(party_of(call.known_caller)),
-            self._database.reading() as connection,
-        ):
+        async with self._turns.one(call), self._database.reading() as connection:
             beam = await known_beam(connection, call)
             weights = await fairness.weights_of(connection, beam)
             try:

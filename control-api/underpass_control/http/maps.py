@@ -16,7 +16,6 @@ from dama.prediction.geojson import GeoJsonError, from_geojson
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.at_once import AtOnce, InTurn
-from underpass_control.http.callers import party_of
 from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, OPERATORS, Answer, Call, Endpoint
 from underpass_control.http.map_names import source_of
@@ -118,10 +117,7 @@ class Maps:
 
     async def _page(self, call: Call) -> MapList:
         query = call.query(models.Page)
-        async with (
-            self._turns.one(party_of(call.known_caller)),
-            self._database.reading() as connection,
-        ):
+        async with self._turns.one(call), self._database.reading() as connection:
             rows = await obstructions.page_of_maps(
                 connection, after=text_after(query.cursor), limit=query.limit
             )

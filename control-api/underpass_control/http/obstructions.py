@@ -18,7 +18,6 @@ from dama.prediction.learning import Learned
 from underpass_control.access.audit import Changed
 from underpass_control.http import models
 from underpass_control.http.at_once import InTurn
-from underpass_control.http.callers import party_of
 from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, text_after
 from underpass_control.http.endpoint import EVERYBODY, LARGEST, OPERATORS, Answer, Call, Endpoint
@@ -120,7 +119,7 @@ class Obstructions:
         ]
 
     async def _page(self, call: Call) -> Answer | web.Response:
-        async with self._turns.one(party_of(call.known_caller)):
+        async with self._turns.one(call):
             return await self._made(call)
 
     async def _made(self, call: Call) -> Answer | web.Response:

@@ -13,7 +13,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.planner import Link
 from underpass_control.http import plan_models as models
 from underpass_control.http.at_once import InTurn
-from underpass_control.http.callers import party_of
 from underpass_control.http.conditions import etag, is_known
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import READERS, Call, Endpoint
@@ -122,7 +121,7 @@ class Plans:
     async def _current(self, call: Call) -> web.Response:
         query = call.query(models.PlanQuery)
         link = _link(call)
-        async with self._turns.one(party_of(call.known_caller)):
+        async with self._turns.one(call):
             async with self._database.reading() as connection:
                 beam = await known_beam(connection, call)
                 if query.at is None:
@@ -136,7 +135,7 @@ class Plans:
 
     async def _of_version(self, call: Call) -> web.Response:
         query = call.query(models.VersionQuery)
-        async with self._turns.one(party_of(call.known_caller)):
+        async with self._turns.one(call):
             async with self._database.reading() as connection:
                 plan = await _plan(connection, call)
             return await self._answer(call, plan, query.terminal)

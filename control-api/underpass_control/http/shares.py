@@ -9,7 +9,6 @@ from sqlalchemy import select
 from dama.planner import Link
 from underpass_control.http import plan_models as models
 from underpass_control.http.at_once import InTurn
-from underpass_control.http.callers import party_of
 from underpass_control.http.endpoint import READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
 from underpass_control.http.tenancy import Tenancy
@@ -46,7 +45,7 @@ class Shares:
         ]
 
     async def _shares(self, call: Call) -> models.Shares:
-        async with self._turns.one(party_of(call.known_caller)):
+        async with self._turns.one(call):
             now_ms = self._database.clock.now_ms()
             async with self._database.reading() as connection:
                 beam = await known_beam(connection, call)

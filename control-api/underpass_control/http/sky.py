@@ -14,7 +14,6 @@ from dama.prediction.areas import area_of
 from dama.prediction.places import METRES_PER_DEGREE, Course, Plane, Position
 from underpass_control.http import models
 from underpass_control.http.at_once import InTurn
-from underpass_control.http.callers import party_of
 from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
 from underpass_control.http.obstructions import correct, for_tenants
 from underpass_control.http.tenancy import Tenancy
@@ -88,7 +87,7 @@ class Sky:
         ]
 
     async def _around(self, call: Call) -> HiddenAround:
-        async with self._turns.one(party_of(call.known_caller)):
+        async with self._turns.one(call):
             return await self._found(call)
 
     async def _found(self, call: Call) -> HiddenAround:

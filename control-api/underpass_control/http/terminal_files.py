@@ -15,7 +15,6 @@ from underpass_control.fleet.change import Fleet, TerminalChange, outcome_of
 from underpass_control.fleet.text import FileError, Flaws, Line, read, written
 from underpass_control.http import models
 from underpass_control.http.at_once import AtOnce, InTurn
-from underpass_control.http.callers import party_of
 from underpass_control.http.endpoint import LARGEST, OPERATORS, READERS, Call, Endpoint
 from underpass_control.http.problem import Problem
 from underpass_control.http.registry import terminal_state
@@ -131,7 +130,7 @@ class TerminalFiles:
         ]
 
     async def _download(self, call: Call) -> web.StreamResponse:
-        async with self._written.one(party_of(call.known_caller)):
+        async with self._written.one(call):
             async with self._database.reading() as connection:
                 found = [one async for one in fleet.all_settings(connection)]
             text = await asyncio.to_thread(lambda: "".join(written(found)))
