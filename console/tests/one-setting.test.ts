@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { ApiError } from "../src/api/client";
+import { ApiError, type Client } from "../src/api/client";
 import { fieldErrors, namesOf, PARTS, rolloutFor } from "../src/settings/one-setting";
-import { withSetting } from "../src/settings/setting-document";
+import { editOf, withSetting } from "../src/settings/setting-document";
 import { boundsOf, CLASS_SETTINGS, FieldError, fieldOf, PATH_SETTINGS, type Setting, valueOf } from "../src/settings/setting-schema";
 import { link, terminal } from "./made";
 
@@ -117,6 +117,19 @@ describe("a document of settings", () => {
     });
     expect(withSetting(before, { list: "terminals", id: 10 }, "weight").terminals).toEqual([]);
     expect(before.classes[0]?.weight).toBe(5);
+  });
+
+  it("is changed as it was read, also where nothing was set", async () => {
+    const edit = (open: () => Promise<Response>) => {
+      const client = { open, post: async () => ({ changes: [] }) } as unknown as Client;
+      return editOf(client, "v1/gateways/1/settings", (document) => document);
+    };
+    const set = { classes: [], paths: [], terminals: [{ node: 10, weight: 2 }] };
+    const read = async () => Response.json({ ...set, state: "applied" }, { headers: { ETag: '"7"' } });
+    expect(await edit(read)).toEqual({ body: set, revision: 7, changes: [] });
+    const nothing = () => Promise.reject(new ApiError("nothing is set", 404, 0));
+    // Whoever sets something first is not overwritten.
+    expect(await edit(nothing)).toEqual({ body: { classes: [], paths: [] }, revision: 0, changes: [] });
   });
 });
 

@@ -236,19 +236,29 @@ def test_a_setting_of_a_terminal_is_changed_at_its_gateway(
 ) -> None:
     needed()
     path = f"/v1/gateways/{HUB}/settings"
-    before = {"node": OTHER, "send_rate_bps": 1_000_000}
-    service.call("PUT", path, {"terminals": [before]})
     sign_in(page, service, at=f"terminals/{DRIVER}")
     card = page.get_by_role("region", name=re.compile("^Set at its gateway"))
-    # Another terminal's is on its own page.
     expect(card).to_contain_text("as its own configuration has it", timeout=PATIENCE_MS)
     card.get_by_role("button", name=f"Change a setting of gateway {HUB}").click()
     form = card.get_by_role("form")
     choose(form, "Setting", "Sends at most, Mbit/s")
     form.get_by_label("Sends at most, Mbit/s").fill("2.5")
-    form.get_by_role("button", name="Look at the change").click()
+    look = form.get_by_role("button", name="Look at the change")
+    look.click()
     seen = card.get_by_role("region", name=f"What would change at gateway {HUB}")
     row = seen.get_by_role("row", name=f"terminal.{DRIVER}.send_rate_bps")
+    expect(row).to_contain_text("2500000", timeout=PATIENCE_MS)
+    # Somebody else is the first to set anything there: it stays.
+    before = {"node": OTHER, "send_rate_bps": 1_000_000}
+    service.call("PUT", path, {"terminals": [before]})
+    seen.get_by_role("button", name="Set it").click()
+    told = card.get_by_role("alert").filter(has_text="somebody else was first")
+    expect(told).to_be_visible(timeout=PATIENCE_MS)
+    assert service.call("GET", path)["terminals"] == [before]
+    # Another terminal's is on its own page.
+    expect(card).to_contain_text("waiting", timeout=PATIENCE_MS)
+    expect(card).to_contain_text("as its own configuration has it")
+    look.click()
     expect(row).to_contain_text("2500000", timeout=PATIENCE_MS)
     expect(seen.get_by_role("row")).to_have_count(2)
     no_violations(page, DESK_AND_PHONE)

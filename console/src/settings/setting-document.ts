@@ -27,8 +27,8 @@ export interface Place {
 /** A document that may be set, and what it would change. */
 export interface Edit {
   body: SettingsDocument;
-  /** Absent if nothing was set. */
-  revision: number | undefined;
+  /** Of what was set; 0 if nothing was. */
+  revision: number;
   changes: SettingsChange[];
 }
 
@@ -55,7 +55,7 @@ export async function editOf(client: Client, path: string, change: (document: Se
   const { classes = [], paths = [], terminals } = found?.value ?? {};
   const body = change({ classes, paths, ...(terminals && { terminals }) });
   const { changes } = await client.post<{ changes: SettingsChange[] }>(`${path}/preview`, body);
-  return { body, revision: found?.revision, changes };
+  return { body, revision: found?.revision ?? 0, changes };
 }
 
 /** The settings of an entry, by their keys. */
