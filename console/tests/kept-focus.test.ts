@@ -30,7 +30,8 @@ class Element {
     return other !== undefined && (other === this || this.contains(other.parentElement));
   }
 
-  focus(): void {
+  focus(how?: FocusOptions): void {
+    scrolled = !how?.preventScroll;
     this.page.activeElement = this;
     listeners.focusin?.({ target: this });
   }
@@ -39,6 +40,7 @@ class Element {
 let listeners: Record<string, (event: { target: unknown }) => void> = {};
 let changed = () => {};
 let hasFocus = true;
+let scrolled = false;
 
 /** A page with a button in a card, within the content. */
 function made() {
@@ -79,6 +81,7 @@ test("what is moved keeps the focus", () => {
   lose();
   changed();
   expect(page.activeElement).toBe(button);
+  expect(scrolled).toBe(false);
 });
 
 test("the focus of what is gone goes to what is around it and still there", () => {
@@ -91,6 +94,8 @@ test("the focus of what is gone goes to what is around it and still there", () =
   expect(page.activeElement).toBe(body);
   vi.runAllTimers();
   expect(page.activeElement).toBe(card);
+  // The user may be reading elsewhere.
+  expect(scrolled).toBe(false);
   // A card takes no focus by itself.
   expect(card.tabIndex).toBe(-1);
   card.isConnected = false;

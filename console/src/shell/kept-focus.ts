@@ -63,9 +63,9 @@ function partsAround(element: Element | null | undefined): HTMLElement[] {
   return found;
 }
 
-/** Focuses the first part that is still there, or else the page's content. */
+/** Focuses the first part that is still there, or else the page's content, wherever the user has scrolled to. */
 function focusFirst(parts: readonly HTMLElement[]): void {
   const part = parts.find(({ isConnected }) => isConnected) ?? document.getElementById("content");
   if (part?.matches("section:not([tabindex])")) part.tabIndex = -1;
-  part?.focus();
+  part?.focus({ preventScroll: true });
 }
