@@ -80,7 +80,7 @@ def test_a_footprint_as_large_as_may_be_is_no_event_of_that_size(api: Api) -> No
         ({"type": "Polygon", "coordinates": [[*SQUARE] * 250 + SQUARE[-1:]]}, "at most 1000"),
         ({"type": "MultiPolygon", "coordinates": [[[*SQUARE] * 99]] * 3}, "may have 1000"),
         ({"type": "Point", "coordinates": [7, 46]}, "Polygon"),
-        ({"type": "Polygon", "coordinates": [SQUARE], "more": 1}, "Extra"),
+        ({"type": "Polygon", "coordinates": [SQUARE], "more": 1}, "unknown"),
     ],
 )
 def test_a_footprint_that_is_no_area_is_refused(
