@@ -1,10 +1,14 @@
 //! BCB-AES-GCM (RFC 9173 §4).
 
+use std::borrow::Cow;
+
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, Tag, UnboundKey};
 use underpass_bundle::wire::Content;
 
 use crate::Failure;
 use crate::block::{self, SecurityBlock, Value};
+use crate::gcm::Checking;
+pub use crate::gcm::{Decrypting, Encrypting};
 use crate::keys::Key;
 use crate::scope::{Header, Scope, Target, covered};
 
@@ -21,7 +25,7 @@ const TAG: u64 = 1;
 /// The only supported length of an initialization vector, which RFC 9173 §4.3.1
 /// recommends.
 pub const IV_BYTES: usize = 12;
-const TAG_BYTES: usize = 16;
+pub(crate) const TAG_BYTES: usize = 16;
 
 /// The length of the AES key (RFC 9173 §4.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,14 +149,8 @@ pub fn decrypt(
     security: Header,
     content: &[u8],
 ) -> Result<Vec<u8>, Failure> {
-    let parameters = block.parameters();
-    let iv = block::bytes(parameters, parameter::IV)?.ok_or(Failure::Malformed)?;
-    let iv: [u8; IV_BYTES] = iv.try_into().map_err(|_| Failure::Unknown)?;
-    let variant = block::number(parameters, parameter::AES_VARIANT)?;
-    let variant = variant.map_or(Ok(Variant::default()), Variant::from_number)?;
-    let wrapped = block::bytes(parameters, parameter::WRAPPED_KEY)?;
-    // Without a tag among the results, the tag is at the end of the content (§4.4.2).
-    let (tag, length) = match block::bytes(block.results(place), TAG)? {
+    let result = Expected::of(block, place)?;
+    let (tag, length) = match result.tag {
         Some(tag) => (tag, content.len()),
         None => {
             let length = content.len().checked_sub(TAG_BYTES);
@@ -161,25 +159,16 @@ pub fn decrypt(
         }
     };
     let tag = <[u8; TAG_BYTES]>::try_from(tag).map_err(|_| Failure::Failed)?;
-    let aad = covered(
-        scope(block)?,
-        primary,
-        &Target::Block(target, Content::Here(&[])),
-        security,
-    );
+    let aad = result.additional(primary, target, security);
     let mut opened = Vec::with_capacity(length);
-    for key in keys {
-        let unwrapped = wrapped.map(|wrapped| key.unwrap_key(wrapped));
-        let cipher = match &unwrapped {
-            Some(Err(_)) => continue,
-            Some(Ok(unwrapped)) => variant.cipher(unwrapped),
-            None => variant.cipher(key),
+    for key in result.keys(keys) {
+        let Ok(cipher) = result.variant.cipher(&key) else {
+            continue;
         };
-        let Ok(cipher) = cipher else { continue };
         // A failed attempt leaves zeros in the buffer.
         opened.clear();
         opened.extend_from_slice(&content[..length]);
-        let nonce = Nonce::assume_unique_for_key(iv);
+        let nonce = Nonce::assume_unique_for_key(result.iv);
         let (aad, tag) = (Aad::from(&aad), Tag::from(tag));
         let done = cipher
             .0
@@ -189,4 +178,127 @@ pub fn decrypt(
         }
     }
     Err(Failure::Failed)
+}
+
+/// A target that is too long for memory, whose tag is verified as it comes, with each of the keys
+/// at once. It is decrypted in a second pass.
+#[derive(Debug)]
+pub struct Running {
+    checks: Vec<Checking>,
+    plain_bytes: u64,
+    /// Bytes of the ciphertext that are still to come.
+    left: u64,
+    /// The tag, or as much of it as has come behind the ciphertext.
+    tag: Vec<u8>,
+}
+
+impl Running {
+    /// Begins to verify the target with index `place` of a block, as [`decrypt`] does: a block of
+    /// this header, whose content is to have so many bytes.
+    ///
+    /// # Errors
+    /// When the block cannot be understood, or the content is longer than AES-GCM may encrypt at
+    /// once (64 GiB).
+    pub fn begin(
+        (block, place): (&SecurityBlock, usize),
+        keys: &[Key],
+        primary: &[u8],
+        (target, bytes): (Header, u64),
+        security: Header,
+    ) -> Result<Running, Failure> {
+        let result = Expected::of(block, place)?;
+        let behind = match result.tag {
+            Some(tag) if tag.len() != TAG_BYTES => return Err(Failure::Failed),
+            Some(_) => 0,
+            None => TAG_BYTES as u64,
+        };
+        let bytes = bytes.checked_sub(behind).ok_or(Failure::Failed)?;
+        let additional = result.additional(primary, target, security);
+        let mut checks = Vec::new();
+        for key in result.keys(keys) {
+            // Keys for the other variant have another length.
+            if Variant::of_key(key.bytes()) == Some(result.variant) {
+                let key = (result.variant, &*key);
+                checks.push(Checking::new(key, result.iv, &additional, bytes)?);
+            }
+        }
+        // Nothing that comes can make up for that.
+        if checks.is_empty() {
+            return Err(Failure::Failed);
+        }
+        Ok(Running {
+            checks,
+            plain_bytes: bytes,
+            left: bytes,
+            tag: result.tag.unwrap_or_default().to_vec(),
+        })
+    }
+
+    /// The bytes of the content once it is decrypted.
+    pub fn plain_bytes(&self) -> u64 {
+        self.plain_bytes
+    }
+
+    /// Takes the next piece of the content.
+    pub fn take(&mut self, piece: &[u8]) {
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let (ciphertext, behind) = piece.split_at(piece.len().min(left));
+        self.checks
+            .iter_mut()
+            .for_each(|check| check.take(ciphertext));
+        self.left -= ciphertext.len() as u64;
+        self.tag.extend_from_slice(behind);
+    }
+
+    /// Verifies the tag. What is returned decrypts the first [`Running::plain_bytes`] of the
+    /// content.
+    ///
+    /// # Errors
+    /// When no key gives this tag.
+    pub fn finish(self) -> Result<Decrypting, Failure> {
+        let tag = <[u8; TAG_BYTES]>::try_from(self.tag).map_err(|_| Failure::Failed)?;
+        let mut checks = self.checks.into_iter();
+        let decrypting = checks.find_map(|check| check.finish(&tag).ok());
+        decrypting.ok_or(Failure::Failed)
+    }
+}
+
+/// A result as its block has it, with what it was computed by.
+struct Expected<'a> {
+    iv: [u8; IV_BYTES],
+    variant: Variant,
+    wrapped: Option<&'a [u8]>,
+    scope: Scope,
+    /// Without a tag among the results, the tag is at the end of the content (§4.4.2).
+    tag: Option<&'a [u8]>,
+}
+
+impl<'a> Expected<'a> {
+    fn of(block: &'a SecurityBlock, place: usize) -> Result<Expected<'a>, Failure> {
+        let parameters = block.parameters();
+        let iv = block::bytes(parameters, parameter::IV)?.ok_or(Failure::Malformed)?;
+        let variant = block::number(parameters, parameter::AES_VARIANT)?;
+        Ok(Expected {
+            iv: iv.try_into().map_err(|_| Failure::Unknown)?,
+            variant: variant.map_or(Ok(Variant::default()), Variant::from_number)?,
+            wrapped: block::bytes(parameters, parameter::WRAPPED_KEY)?,
+            scope: scope(block)?,
+            tag: block::bytes(block.results(place), TAG)?,
+        })
+    }
+
+    /// The keys by which it may have been computed.
+    fn keys<'k>(&self, keys: &'k [Key]) -> impl Iterator<Item = Cow<'k, Key>> {
+        keys.iter().filter_map(move |key| match self.wrapped {
+            // Another key may have wrapped it.
+            Some(wrapped) => key.unwrap_key(wrapped).ok().map(Cow::Owned),
+            None => Some(Cow::Borrowed(key)),
+        })
+    }
+
+    /// The additional authenticated data (RFC 9173 §4.7.2).
+    fn additional(&self, primary: &[u8], target: Header, security: Header) -> Vec<u8> {
+        let target = Target::Block(target, Content::Here(&[]));
+        covered(self.scope, primary, &target, security)
+    }
 }

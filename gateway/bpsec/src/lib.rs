@@ -7,15 +7,17 @@
 //! BCB-AES-GCM. A [`Guard`] holds a node's [`Rule`]s: it secures the bundles that begin
 //! at the node, and checks received bundles against the rules.
 //!
-//! HMAC and AES-GCM are from ring, AES key wrap is from RustCrypto; results are compared
-//! in constant time. This crate zeroes its own key material when it drops it; the
-//! expanded keys inside ring and RustCrypto are not zeroed.
+//! HMAC and AES-GCM are from ring, AES key wrap is from RustCrypto. For contents that are too long
+//! for memory, AES-GCM is made here of RustCrypto's AES, CTR and GHASH. Results are compared in
+//! constant time. This crate zeroes its own key material when it drops it; expanded AES keys of
+//! RustCrypto are zeroed, too, and what ring and its GHASH derive from a key is not.
 
 mod acceptance;
 mod block;
 mod canonical;
 pub mod confidentiality;
 mod counters;
+mod gcm;
 mod guard;
 pub mod integrity;
 mod keys;

@@ -113,6 +113,35 @@ fn security(content: &[u8], context: i128, source: &Eid) -> SecurityBlock {
     block
 }
 
+/// A target as it is decrypted in memory, and with the same outcome in two passes, piece by piece.
+fn decrypted(
+    block: &SecurityBlock,
+    place: usize,
+    keys: &[Key],
+    primary: &[u8],
+    target: Header,
+    security: Header,
+    content: &[u8],
+) -> Result<Vec<u8>, Failure> {
+    let whole = confidentiality::decrypt(block, place, keys, primary, target, security, content);
+    for size in [1, 7, 16, 100] {
+        let of_target = (target, content.len() as u64);
+        let begun =
+            confidentiality::Running::begin((block, place), keys, primary, of_target, security);
+        let plain = begun.and_then(|mut running| {
+            content.chunks(size).for_each(|piece| running.take(piece));
+            let mut plain = content[..running.plain_bytes() as usize].to_vec();
+            let mut decrypting = running.finish()?;
+            plain
+                .chunks_mut(size)
+                .for_each(|piece| decrypting.apply(piece));
+            Ok(plain)
+        });
+        assert_eq!(plain, whole, "in pieces of {size} bytes");
+    }
+    whole
+}
+
 #[test]
 fn a_1_simple_integrity() {
     let example = Example::read(SIMPLE_INTEGRITY);
@@ -177,7 +206,7 @@ fn a_2_simple_confidentiality_with_key_wrap() {
     let decrypt = |keys: &[Key]| {
         let (target, security) = (header(payload), header(bcb));
         let primary = &example.primary;
-        confidentiality::decrypt(&block, 0, keys, primary, target, security, &payload.data)
+        decrypted(&block, 0, keys, primary, target, security, &payload.data)
     };
     assert_eq!(
         decrypt(&[key(HMAC_KEY), key(WRAPPING_KEY)]).unwrap(),
@@ -239,7 +268,7 @@ fn a_3_blocks_from_two_sources() {
     let bcb = example.of_kind(block_type::BCB);
     let block = security(&bcb.data, BCB_AES_GCM, &ipn(2, 1));
     let payload = example.of_kind(block_type::PAYLOAD);
-    let decrypted = confidentiality::decrypt(
+    let decrypted = decrypted(
         &block,
         0,
         &[key(CONTENT_KEY)],
@@ -263,7 +292,7 @@ fn a_4_full_scope() {
     let decrypt = |place, target: &Block| {
         let (keys, primary) = ([content_key.clone()], &example.primary);
         let (header_of_target, security) = (header(target), header(bcb));
-        confidentiality::decrypt(
+        decrypted(
             &block,
             place,
             &keys,
@@ -365,7 +394,7 @@ fn a_tag_at_the_end_of_the_ciphertext_is_found() {
     );
     let decrypt = |content: &[u8]| {
         let (keys, primary) = ([key(WRAPPING_KEY)], &example.primary);
-        confidentiality::decrypt(
+        decrypted(
             &block,
             0,
             &keys,
