@@ -1,6 +1,8 @@
 //! This node as verifier and security acceptor: what a rule requires of a received
 //! bundle.
 
+use std::io;
+
 use bytes::Bytes;
 use underpass_bundle::Insecure;
 use underpass_bundle::wire::{Bundle, CborError, Content, Extension, Reader, block_type};
@@ -8,7 +10,6 @@ use underpass_bundle::wire::{Bundle, CborError, Content, Extension, Reader, bloc
 use crate::block::{BCB_AES_GCM, BIB_HMAC_SHA2, SecurityBlock};
 use crate::canonical::canonical;
 use crate::counters::Operation::{self, Confidentiality, Integrity};
-use crate::integrity::Running;
 use crate::keys::Key;
 use crate::rules::Rule;
 use crate::scope::{Header, Target};
@@ -18,7 +19,7 @@ const PRIMARY: u64 = 0;
 const PAYLOAD: u64 = 1;
 
 /// The operation for which a bundle is refused, and why.
-type Refused = (Operation, Insecure);
+pub(crate) type Refused = (Operation, Insecure);
 
 impl From<Failure> for Insecure {
     fn from(failure: Failure) -> Insecure {
@@ -68,34 +69,73 @@ pub(crate) fn remove_security(bundle: &mut Bundle) {
     bundle.others.retain(|block| !is_security(block));
 }
 
-/// Begins to apply a rule to a bundle of which all but the payload has come. Returns the
-/// operation on the payload that is still to be verified, if there is one.
+/// The operations on a payload that is still to come.
+#[derive(Debug, Default)]
+pub(crate) struct OnPayload {
+    /// Decrypts it, if it ends here encrypted.
+    opening: Option<confidentiality::Running>,
+    /// Verifies it once it is decrypted, if it is signed.
+    verifying: Option<integrity::Running>,
+}
+
+impl OnPayload {
+    /// Takes the next piece of the payload.
+    pub fn take(&mut self, piece: &[u8]) {
+        match (&mut self.opening, &mut self.verifying) {
+            (Some(opening), _) => opening.take(piece),
+            (None, Some(verifying)) => verifying.take(piece),
+            (None, None) => {}
+        }
+    }
+
+    /// Decrypts the payload in place, if it is to be, and verifies it. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the disk fails; what is returned, when the payload is another one.
+    pub fn finish(mut self, bundle: &mut Bundle) -> io::Result<Result<(), Refused>> {
+        if let Some(opening) = self.opening.take() {
+            let plain_bytes = opening.plain_bytes();
+            let (mut decrypting, file) = match (opening.finish(), bundle.file.take()) {
+                (Ok(decrypting), Some(file)) => (decrypting, file),
+                (Err(failure), _) => return Ok(Err((Confidentiality, failure.into()))),
+                (_, None) => return Err(io::ErrorKind::NotFound.into()),
+            };
+            let plain = file.changed(plain_bytes, |piece| {
+                decrypting.apply(piece);
+                self.take(piece);
+            })?;
+            bundle.file = Some(plain);
+            bundle.encrypted = false;
+        }
+        let verified = self.verifying.map_or(Ok(()), integrity::Running::finish);
+        Ok(verified.map_err(|failure| (Integrity, failure.into())))
+    }
+}
+
+/// Begins to apply a rule to a bundle of which all but the payload has come.
 ///
 /// # Errors
-/// When the bundle is not as the rule requires, or its payload is to be decrypted: that
-/// needs all of it in memory.
+/// When the bundle is not as the rule requires.
 pub(crate) fn follow(
     rule: &Rule,
     bundle: &Bundle,
     payload_bytes: u64,
     here: bool,
-) -> Result<Option<Running>, Refused> {
+) -> Result<OnPayload, Refused> {
     refuse_fragment(rule, bundle)?;
-    let blocks = Blocks::read(bundle)?;
-    if rule.encrypts() {
-        let encrypted = blocks.encrypts(PAYLOAD);
-        if here || !encrypted {
-            let why = match encrypted {
-                true => Insecure::Unknown,
-                false => Insecure::Missing,
-            };
-            return Err((Confidentiality, why));
-        }
+    let mut blocks = Blocks::read(bundle)?;
+    let (mut on_payload, mut plain_bytes) = (OnPayload::default(), payload_bytes);
+    if rule.encrypts() && here {
+        let opening = blocks.begin_to_decrypt(&rule.confidentiality_keys, bundle, payload_bytes)?;
+        plain_bytes = opening.plain_bytes();
+        on_payload.opening = Some(opening);
+    } else if rule.encrypts() && !blocks.encrypts(PAYLOAD) {
+        return Err((Confidentiality, Insecure::Missing));
     }
-    match rule.signs() {
-        true => blocks.verify_all_but_payload(rule, payload_bytes),
-        false => Ok(None),
+    if rule.signs() {
+        on_payload.verifying = blocks.verify_all_but_payload(rule, plain_bytes)?;
     }
+    Ok(on_payload)
 }
 
 /// Verifies the integrity of a bundle that passes this node; the bundle stays as it is.
@@ -140,6 +180,10 @@ pub(crate) fn reveal(
     let target = crate::sourcing::PAYLOAD;
     let block = &found.block;
     confidentiality::decrypt(block, place, keys, primary, target, found.header, payload).ok()
+}
+
+fn unopened(failure: Failure) -> Refused {
+    (Confidentiality, failure.into())
 }
 
 fn is_security(block: &Extension) -> bool {
@@ -227,7 +271,32 @@ impl Blocks {
 
     /// Decrypts the payload and the encrypted BIBs.
     fn decrypt(&mut self, keys: &[Key], bundle: &mut Bundle) -> Result<(), Refused> {
-        let refused = |failure: Failure| (Confidentiality, Insecure::from(failure));
+        let (bcb, place) = self.on_payload()?;
+        let payload = self.open((bcb, place), keys, self.payload, &bundle.payload)?;
+        self.decrypt_bibs(keys, bundle)?;
+        bundle.payload = Bytes::from(payload);
+        bundle.encrypted = false;
+        Ok(())
+    }
+
+    /// Begins to decrypt a payload that is still to come, and decrypts the encrypted BIBs.
+    fn begin_to_decrypt(
+        &mut self,
+        keys: &[Key],
+        bundle: &Bundle,
+        payload_bytes: u64,
+    ) -> Result<confidentiality::Running, Refused> {
+        let (Found { header, block }, place) = self.on_payload()?;
+        let target = (self.payload, payload_bytes);
+        let begun =
+            confidentiality::Running::begin((block, place), keys, &self.primary, target, *header);
+        let begun = begun.map_err(unopened)?;
+        self.decrypt_bibs(keys, bundle)?;
+        Ok(begun)
+    }
+
+    /// The BCB on the payload, and the payload's place among its targets.
+    fn on_payload(&self) -> Result<(&Found, usize), Refused> {
         let found = self
             .bcbs
             .iter()
@@ -236,14 +305,29 @@ impl Blocks {
         if bcb.block.context != BCB_AES_GCM {
             return Err((Confidentiality, Insecure::Unknown));
         }
-        let scope = confidentiality::scope(&bcb.block).map_err(refused)?;
-        if !scope.has_primary() {
-            return Err((Confidentiality, Insecure::Missing));
+        let scope = confidentiality::scope(&bcb.block).map_err(unopened)?;
+        match scope.has_primary() {
+            true => Ok((bcb, place)),
+            false => Err((Confidentiality, Insecure::Missing)),
         }
-        let open = |Found { header, block }: &Found, place, target, content: &[u8]| {
-            confidentiality::decrypt(block, place, keys, &self.primary, target, *header, content)
-        };
-        let payload = open(bcb, place, self.payload, &bundle.payload).map_err(refused)?;
+    }
+
+    /// Decrypts a target that is in memory.
+    fn open(
+        &self,
+        (Found { header, block }, place): (&Found, usize),
+        keys: &[Key],
+        target: Header,
+        content: &[u8],
+    ) -> Result<Vec<u8>, Refused> {
+        let primary = &self.primary;
+        let opened =
+            confidentiality::decrypt(block, place, keys, primary, target, *header, content);
+        opened.map_err(unopened)
+    }
+
+    /// Decrypts the encrypted BIBs; from then on the payload counts as decrypted, too.
+    fn decrypt_bibs(&mut self, keys: &[Key], bundle: &Bundle) -> Result<(), Refused> {
         let mut opened = Vec::new();
         for bib in bundle
             .others
@@ -256,7 +340,7 @@ impl Blocks {
                 .iter()
                 .filter(|bcb| bcb.block.context == BCB_AES_GCM);
             let mut by = by.filter_map(|bcb| Some((bcb, bcb.place_of(number)?)));
-            let Some((bcb, place)) = by.next() else {
+            let Some(by) = by.next() else {
                 continue;
             };
             let target = Header {
@@ -266,13 +350,11 @@ impl Blocks {
             };
             let malformed = |_| (Integrity, Insecure::Malformed);
             let content = bib.content().map_err(malformed)?;
-            let content = open(bcb, place, target, &content).map_err(refused)?;
+            let content = self.open(by, keys, target, &content)?;
             opened.push(Found::parse(bib, &content).map_err(|why| (Integrity, why))?);
         }
         self.bibs.extend(opened);
         self.bcbs.retain(|bcb| bcb.place_of(PAYLOAD).is_none());
-        bundle.payload = Bytes::from(payload);
-        bundle.encrypted = false;
         self.check_targets(bundle)
     }
 
@@ -287,11 +369,16 @@ impl Blocks {
     }
 
     /// The same for a payload that is still to come; returns the operation on it.
-    fn verify_all_but_payload(&self, rule: &Rule, bytes: u64) -> Result<Option<Running>, Refused> {
+    fn verify_all_but_payload(
+        &self,
+        rule: &Rule,
+        bytes: u64,
+    ) -> Result<Option<integrity::Running>, Refused> {
         let mut running = None;
         self.verify_each(rule, |Found { header, block }, place| {
             let (keys, target) = (&rule.integrity_keys, (self.payload, bytes));
-            let begun = Running::begin((block, place), keys, &self.primary, target, *header)?;
+            let primary = &self.primary;
+            let begun = integrity::Running::begin((block, place), keys, primary, target, *header)?;
             running = Some(begun);
             Ok(())
         })?;

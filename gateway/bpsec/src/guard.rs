@@ -1,20 +1,19 @@
 //! Applies a node's security rules to its bundles.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
-use underpass_bundle::wire::{Bundle, Content, Eid, Extension, ipn, ipn_parts};
+use underpass_bundle::wire::{Bundle, Content, Eid, Extension, ipn};
 use underpass_bundle::{Following, Insecure, Secured, Security};
 
 use crate::Failure;
 use crate::acceptance::{
-    accept, follow, refuse_fragment, remove_security, reveal, verify_in_transit,
+    OnPayload, Refused, accept, follow, refuse_fragment, remove_security, reveal, verify_in_transit,
 };
 use crate::counters::{Counts, Operation, Outcome};
-use crate::integrity::Running;
 use crate::keys::Key;
 use crate::rules::{Active, Rule, find};
 use crate::sourcing::secure;
@@ -36,8 +35,6 @@ pub struct Guard {
     rules: RwLock<Arc<Vec<Active>>>,
     /// The number of rules: a node without any takes no lock for its bundles.
     in_force: AtomicUsize,
-    /// Whether one of them encrypts bundles that may be for this node.
-    decrypts: AtomicBool,
     counts: Arc<Counts>,
 }
 
@@ -51,7 +48,6 @@ impl Guard {
             source: ipn(node, 0),
             rules: RwLock::default(),
             in_force: AtomicUsize::new(0),
-            decrypts: AtomicBool::new(false),
             counts: Arc::default(),
         };
         guard.replace(rules)?;
@@ -67,13 +63,9 @@ impl Guard {
         let active = rules.into_iter().map(Active::new);
         let active: Vec<Active> = active.collect::<Result<_, _>>()?;
         let count = active.len();
-        let node = ipn_parts(&self.source).map_or(0, |(node, _)| node);
-        let of_node = |active: &Active| active.rule.decrypts_at(node);
-        let decrypts = active.iter().any(of_node);
         // No code that holds the lock can panic half-way.
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(active);
         self.in_force.store(count, Ordering::Release);
-        self.decrypts.store(decrypts, Ordering::Release);
         Ok(())
     }
 
@@ -106,29 +98,30 @@ impl Guard {
         find(&rules, source, destination).map(call)
     }
 
-    fn count_all(&self, rule: &Rule, outcome: Outcome) {
-        for (used, operation) in [
-            (rule.signs(), Operation::Integrity),
-            (rule.encrypts(), Operation::Confidentiality),
-        ] {
-            if used {
-                self.counts.count(operation, outcome);
-            }
+    fn count_all(&self, rule: &Rule, at_end: bool, outcome: Outcome) {
+        for operation in operations(rule, at_end) {
+            self.counts.count(operation, outcome);
         }
-    }
-
-    /// Notes why a bundle is refused.
-    fn refused(&self, (operation, why): (Operation, Insecure)) -> Insecure {
-        self.counts.count(operation, Outcome::from(why));
-        why
     }
 }
 
-impl Security for Guard {
-    fn decrypts(&self) -> bool {
-        self.decrypts.load(Ordering::Acquire)
-    }
+/// The operations that a rule requires where bundles begin or end (`at_end`), or that it has
+/// verified where they pass.
+fn operations(rule: &Rule, at_end: bool) -> impl Iterator<Item = Operation> {
+    let of_rule = move |operation: &Operation| match operation {
+        Operation::Integrity => rule.signs() || !at_end,
+        Operation::Confidentiality => rule.encrypts() && at_end,
+    };
+    Operation::ALL.into_iter().filter(of_rule)
+}
 
+/// Notes why a bundle is refused.
+fn refuse(counts: &Counts, (operation, why): Refused) -> Insecure {
+    counts.count(operation, Outcome::from(why));
+    why
+}
+
+impl Security for Guard {
     fn secures(&self, source: &Eid, destination: &Eid, passes: bool) -> bool {
         let required = self.with_rule((source, destination), |active| {
             active.rule.is_required(!passes)
@@ -156,7 +149,7 @@ impl Security for Guard {
         };
         let secured = secure(active, &self.source, primary, first_number, payload);
         let secured = secured.map_err(io::Error::other)?;
-        self.count_all(&active.rule, Outcome::Added);
+        self.count_all(&active.rule, true, Outcome::Added);
         Ok(Some(secured))
     }
 
@@ -184,7 +177,9 @@ impl Security for Guard {
         // once it is whole.
         if here && primary.has_fragmentation() {
             return match bundle.cteb {
-                Some(_) => refuse_fragment(rule, bundle).map_err(|refused| self.refused(refused)),
+                Some(_) => {
+                    refuse_fragment(rule, bundle).map_err(|refused| refuse(&self.counts, refused))
+                }
                 None => Ok(()),
             };
         }
@@ -193,9 +188,8 @@ impl Security for Guard {
             false => verify_in_transit(rule, bundle),
         };
         match accepted {
-            Ok(()) if here => self.count_all(rule, Outcome::Verified),
-            Ok(()) => self.counts.count(Operation::Integrity, Outcome::Verified),
-            Err(refused) => return Err(self.refused(refused)),
+            Ok(()) => self.count_all(rule, here, Outcome::Verified),
+            Err(refused) => return Err(refuse(&self.counts, refused)),
         }
         Ok(())
     }
@@ -214,45 +208,43 @@ impl Security for Guard {
         let Some(Active { rule, .. }) = found.filter(|active| active.rule.is_required(here)) else {
             return Ok(None);
         };
-        let running = follow(rule, bundle, payload_bytes, here);
-        let running = running.map_err(|refused| self.refused(refused))?;
+        let on_payload = follow(rule, bundle, payload_bytes, here);
+        let on_payload = on_payload.map_err(|refused| refuse(&self.counts, refused))?;
         Ok(Some(Box::new(Followed {
-            running,
+            on_payload,
+            operations: operations(rule, here).collect(),
             here,
             counts: self.counts.clone(),
         })))
     }
 }
 
-/// A bundle whose payload comes, with the operation on that, if there is one.
+/// A bundle whose payload comes.
 #[derive(Debug)]
 struct Followed {
-    running: Option<Running>,
+    on_payload: OnPayload,
+    /// What is verified if its payload is as it should be.
+    operations: Vec<Operation>,
     here: bool,
     counts: Arc<Counts>,
 }
 
 impl Following for Followed {
     fn take(&mut self, piece: &[u8]) {
-        if let Some(running) = &mut self.running {
-            running.take(piece);
-        }
+        self.on_payload.take(piece);
     }
 
-    fn finish(self: Box<Self>, bundle: &mut Bundle) -> Result<(), Insecure> {
-        let Followed {
-            running,
-            here,
-            counts,
-        } = *self;
-        let verified = running.map_or(Ok(()), Running::finish);
-        let verified = verified.map_err(Insecure::from);
-        let outcome = verified.map_or_else(Outcome::from, |()| Outcome::Verified);
-        counts.count(Operation::Integrity, outcome);
-        if verified.is_ok() && here {
+    fn finish(self: Box<Self>, bundle: &mut Bundle) -> io::Result<Result<(), Insecure>> {
+        if let Err(refused) = self.on_payload.finish(bundle)? {
+            return Ok(Err(refuse(&self.counts, refused)));
+        }
+        for operation in self.operations {
+            self.counts.count(operation, Outcome::Verified);
+        }
+        if self.here {
             remove_security(bundle);
         }
-        verified
+        Ok(Ok(()))
     }
 }
 

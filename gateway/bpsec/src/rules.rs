@@ -64,14 +64,6 @@ impl Pattern {
             }
         }
     }
-
-    /// Whether an endpoint of this node may be in the set; each name may be its own.
-    pub fn may_be_at(&self, number: u64) -> bool {
-        match self {
-            Pattern::Any | Pattern::Dtn { .. } => true,
-            Pattern::Ipn { node, .. } => node.is_none_or(|node| node == number),
-        }
-    }
 }
 
 impl FromStr for Pattern {
@@ -144,11 +136,6 @@ impl Rule {
     /// they pass.
     pub(crate) fn is_required(&self, at_end: bool) -> bool {
         (self.signs() || self.encrypts()) && (at_end || self.verify_in_transit)
-    }
-
-    /// Whether it has payloads encrypted that end at this node.
-    pub(crate) fn decrypts_at(&self, node: u64) -> bool {
-        self.encrypts() && self.destination.may_be_at(node)
     }
 }
 

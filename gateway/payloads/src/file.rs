@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
 
-use crate::folder::Room;
+use crate::folder::{Refused, Room};
+use crate::writer::{SYNC_BYTES, WriteError};
 
 /// Bytes that are read or written at once.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
@@ -121,13 +122,88 @@ impl PayloadFile {
     /// # Errors
     /// When the disk fails.
     pub fn each_piece(&self, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        self.each_mut_piece(self.bytes, |piece, _| {
+            take(piece);
+            Ok(())
+        })
+    }
+
+    /// Writes another payload of the same length and owner: these bytes, changed piece by piece by
+    /// `change`. It needs room of its own. Waits for the disk.
+    ///
+    /// # Errors
+    /// When there is no room for it, or the disk fails.
+    pub fn changed_copy(&self, mut change: impl FnMut(&mut [u8])) -> io::Result<Arc<PayloadFile>> {
+        let no_room = |refused: Refused| match refused {
+            Refused::Disk(error) => error,
+            other => io::Error::new(io::ErrorKind::QuotaExceeded, other),
+        };
+        let unwritten = |error: WriteError| match error {
+            WriteError::Disk(error) => error,
+            other => io::Error::other(other),
+        };
+        let room = self.room.another(self.bytes).map_err(no_room)?;
+        let mut writer = room.begin(self.bytes).map_err(no_room)?;
+        self.each_mut_piece(self.bytes, |piece, _| {
+            change(piece);
+            writer.write(piece).map_err(unwritten)
+        })?;
+        writer.finish().map_err(unwritten)
+    }
+
+    /// Changes the first `bytes` in place, piece by piece by `change`, and gives the room of the
+    /// others back. This has to be the only handle of a payload that has not been saved. It is then
+    /// on stable storage. Waits for the disk.
+    ///
+    /// # Errors
+    /// When it is shorter, has another handle, a part or a name, or the disk fails. The payload is
+    /// gone then, unless it has another handle.
+    pub fn changed(
+        self: Arc<Self>,
+        bytes: u64,
+        mut change: impl FnMut(&mut [u8]),
+    ) -> io::Result<Arc<PayloadFile>> {
+        let in_use = || io::Error::from(io::ErrorKind::ResourceBusy);
+        let mut own = Arc::try_unwrap(self).map_err(|_| in_use())?;
+        let is_saved_or_part = own.name.is_empty() || own.named().linked;
+        // Its parts have the room, too.
+        if is_saved_or_part || Arc::get_mut(&mut own.room).is_none() {
+            return Err(in_use());
+        }
+        let (mut crc32c, mut unsynced) = (0, 0);
+        own.each_mut_piece(bytes, |piece, at| {
+            change(piece);
+            own.file.write_all_at(piece, at)?;
+            crc32c = crc32c::crc32c_append(crc32c, piece);
+            unsynced += piece.len() as u64;
+            if unsynced >= SYNC_BYTES {
+                own.file.sync_data()?;
+                unsynced = 0;
+            }
+            Ok(())
+        })?;
+        own.file.set_len(bytes)?;
+        own.file.sync_all()?;
+        if let Some(room) = Arc::get_mut(&mut own.room) {
+            room.trim(bytes);
+        }
+        (own.bytes, own.crc32c) = (bytes, crc32c);
+        Ok(Arc::new(own))
+    }
+
+    /// Passes the first `bytes` to `take` in order, piece by piece, each with its offset.
+    fn each_mut_piece(
+        &self,
+        bytes: u64,
+        mut take: impl FnMut(&mut [u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut buffer = Vec::new();
         let mut at = 0;
-        while at < self.bytes {
-            let left = usize::try_from(self.bytes - at).unwrap_or(usize::MAX);
+        while at < bytes {
+            let left = usize::try_from(bytes - at).unwrap_or(usize::MAX);
             buffer.resize(left.min(PIECE_BYTES), 0);
             self.read_at(&mut buffer, at)?;
-            take(&buffer);
+            take(&mut buffer, at)?;
             at += buffer.len() as u64;
         }
         Ok(())

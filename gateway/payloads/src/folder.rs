@@ -373,6 +373,14 @@ pub struct Room {
 }
 
 impl Room {
+    /// Reserves room for another payload of the same owner.
+    ///
+    /// # Errors
+    /// As [`Payloads::reserve`].
+    pub(crate) fn another(&self, bytes: u64) -> Result<Room, Refused> {
+        self.payloads.reserve(self.owner, bytes)
+    }
+
     /// Begins a payload of `bytes`. Waits for the disk.
     ///
     /// # Errors

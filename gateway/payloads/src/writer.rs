@@ -11,7 +11,7 @@ use crate::folder::Room;
 
 /// Unsynced bytes that may wait in the page cache; bounded so that the last ones do not
 /// have to wait for all of them.
-const SYNC_BYTES: u64 = 64 << 20;
+pub(crate) const SYNC_BYTES: u64 = 64 << 20;
 
 /// Why a payload does not become complete.
 #[derive(Debug, Error)]

@@ -109,14 +109,20 @@ fn a_bib_that_is_encrypted_with_its_payload_is_verified() {
     let mut receiver = Node::of_service(RECEIVER, 2, vec![rule(wrong)]);
     let refused = receiver.takes(2, &raw);
     assert_eq!(refused, Err(Reject::Insecure(Insecure::Failed)));
-    let mut receiver =
-        Node::of_service(RECEIVER, 2, vec![rule("1a2b1a2b1a2b1a2b1a2b1a2b1a2b1a2b")]);
+    let mut receiver = Node::of_application(RECEIVER, 2, vec![rule(wrong)]);
+    let refused = receiver.takes_long(2, &raw);
+    assert_eq!(refused, Err(Reject::Insecure(Insecure::Failed)));
+    assert_eq!(receiver.count(Operation::Integrity, Outcome::Failed), 1);
+    let right = "1a2b1a2b1a2b1a2b1a2b1a2b1a2b1a2b";
+    let mut receiver = Node::of_service(RECEIVER, 2, vec![rule(right)]);
     receiver.takes(2, &raw).unwrap();
     let delivered = receiver.delivered();
-    assert_eq!(
-        delivered[0].payload,
-        b"Ready to generate a 32-byte payload"[..]
-    );
+    let payload = b"Ready to generate a 32-byte payload";
+    assert_eq!(delivered[0].payload, payload[..]);
+    let mut other_key_first = rule(right);
+    other_key_first.confidentiality_keys.insert(0, key(9));
+    let mut receiver = Node::of_application(RECEIVER, 2, vec![other_key_first]);
+    assert_eq!(receiver.takes_long(2, &raw).unwrap(), payload);
 }
 
 #[test]

@@ -35,13 +35,6 @@ fn cut(raw: &Bytes, places: &[usize]) -> Vec<Bytes> {
     fragments.collect()
 }
 
-fn only_encrypted() -> Rule {
-    Rule {
-        integrity_keys: Vec::new(),
-        ..encrypted()
-    }
-}
-
 #[test]
 fn what_was_cut_on_its_way_is_delivered_once_it_is_whole_and_proved() {
     for rule in [authenticated(), encrypted(), only_encrypted()] {

@@ -3,6 +3,7 @@
 
 mod accepted;
 mod cut;
+mod long;
 mod nodes;
 mod recorded;
 mod refused;

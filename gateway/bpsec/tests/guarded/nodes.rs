@@ -1,5 +1,6 @@
 //! Bundle agents with guards, connected directly.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,10 +9,11 @@ use underpass_bpsec::integrity::Hash;
 use underpass_bpsec::{Guard, Key, Operation, Outcome, Rule};
 use underpass_bundle::wire::{Block, CodePoints, DecodeLimits, Eid, inspect, ipn};
 use underpass_bundle::{
-    Agent, Config, Delivery, Event, NeighbourId, OwnNames, Reject, ReportRequest, Route, Send,
-    named_service,
+    Agent, Amount, Applications, Config, Decoded, Delivery, Event, NeighbourId, OwnNames, Reject,
+    ReportRequest, Route, Send, named_service,
 };
 use underpass_cla::Class;
+use underpass_payloads::{Limits, PayloadFile, Payloads};
 
 pub const SENDER: u64 = 20;
 pub const RELAY: u64 = 5;
@@ -43,6 +45,14 @@ pub fn encrypted() -> Rule {
     }
 }
 
+/// Payloads are encrypted, and nothing is signed.
+pub fn only_encrypted() -> Rule {
+    Rule {
+        integrity_keys: Vec::new(),
+        ..encrypted()
+    }
+}
+
 pub struct Node {
     pub agent: Agent,
     pub guard: Arc<Guard>,
@@ -57,9 +67,26 @@ impl Node {
 
     /// A node with one neighbour, node 2, and one service.
     pub fn of_service(number: u64, service: u64, rules: Vec<Rule>) -> Node {
-        let guard = Arc::new(Guard::new(number, rules).unwrap());
         let mut config = Config::new(number, number << 40 | 0x1234);
         config.services.insert(service);
+        Node::of_config(config, rules)
+    }
+
+    /// The same, with an application, which takes payloads on disk.
+    pub fn of_application(number: u64, service: u64, rules: Vec<Rule>) -> Node {
+        let most = Amount {
+            bytes: 1 << 20,
+            bundles: 10,
+        };
+        let services = vec![service..=service];
+        let applications = Applications::new(services, BTreeSet::new(), None, most);
+        let mut config = Config::new(number, number << 40 | 0x1234);
+        config.applications = Some(Arc::new(applications));
+        Node::of_config(config, rules)
+    }
+
+    fn of_config(mut config: Config, rules: Vec<Rule>) -> Node {
+        let guard = Arc::new(Guard::new(config.node, rules).unwrap());
         config.security = Some(guard.clone());
         Node {
             agent: Agent::new(config),
@@ -128,6 +155,37 @@ impl Node {
         self.agent.receive(self.now, from, CLASS, raw.clone())
     }
 
+    /// The payload of a bundle that comes piece by piece and goes to the disk, where nothing else
+    /// of it stays.
+    pub fn takes_long(&mut self, from: u64, raw: &Bytes) -> Result<Vec<u8>, Reject> {
+        let folder = Folder::new();
+        let taken = self.takes_to(&folder, from, raw);
+        let received = taken.map(|()| {
+            let file = self.delivered().remove(0).file.expect("it is on the disk");
+            let mut content = Vec::new();
+            let all = file.each_piece(|piece| content.extend_from_slice(piece));
+            all.unwrap();
+            assert_eq!(folder.payloads.used(), (1, content.len() as u64));
+            content
+        });
+        assert_eq!(folder.payloads.used(), (0, 0));
+        received
+    }
+
+    fn takes_to(&mut self, folder: &Folder, from: u64, raw: &Bytes) -> Result<(), Reject> {
+        let (from, mut decoder) = (NeighbourId(from), self.agent.decoder().long());
+        let mut payload = Vec::new();
+        for piece in raw.chunks(raw.len() / 9 + 1) {
+            payload.extend(decoder.take(raw.slice_ref(piece)).unwrap());
+        }
+        let (bundle, _) = decoder.opened().unwrap();
+        decoder.secured()?;
+        self.agent.judge_long(self.now, from, CLASS, bundle)?;
+        let decoded = decoder.finish(folder.file(&payload)).unwrap();
+        let decoded = Decoded::long(raw.len() as u64, decoded);
+        self.agent.receive_decoded(self.now, from, CLASS, decoded)
+    }
+
     /// The relay receives a bundle of the sender.
     pub fn takes_from_sender(&mut self, raw: &Bytes) {
         self.takes(SENDER, raw).unwrap();
@@ -144,6 +202,39 @@ impl Node {
 
     pub fn count(&self, operation: Operation, outcome: Outcome) -> u64 {
         self.guard.counts().get(operation, outcome)
+    }
+}
+
+/// A folder of payloads.
+pub struct Folder {
+    pub payloads: Arc<Payloads>,
+    _folder: tempfile::TempDir,
+}
+
+impl Folder {
+    pub fn new() -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits {
+            quota_bytes: 4 << 20,
+            payload_bytes: 1 << 20,
+            leave_free_bytes: 0,
+        };
+        Folder {
+            payloads: Payloads::open(folder.path(), limits).unwrap(),
+            _folder: folder,
+        }
+    }
+
+    pub fn file(&self, content: &[u8]) -> Arc<PayloadFile> {
+        let bytes = content.len() as u64;
+        let mut writer = self
+            .payloads
+            .reserve(1, bytes)
+            .unwrap()
+            .begin(bytes)
+            .unwrap();
+        writer.write(content).unwrap();
+        writer.finish().unwrap()
     }
 }
 

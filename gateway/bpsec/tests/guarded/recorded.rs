@@ -22,7 +22,7 @@ fn recorded(name: &str) -> Option<Bytes> {
 }
 
 /// The payload that the receiver delivers from a bundle, with these keys, or why it
-/// refuses it.
+/// refuses it: the same in memory and on the disk.
 fn received(raw: &Bytes, integrity: &[&str], confidentiality: &[&str]) -> Result<Bytes, Reject> {
     let keys = |texts: &[&str]| texts.iter().map(|text| Key::parse(text).unwrap()).collect();
     let rule = Rule {
@@ -32,9 +32,13 @@ fn received(raw: &Bytes, integrity: &[&str], confidentiality: &[&str]) -> Result
         confidentiality_keys: keys(confidentiality),
         ..authenticated()
     };
-    let mut receiver = Node::of_service(RECEIVER, SERVICE, vec![rule]);
-    receiver.takes(SENDER, raw)?;
-    Ok(receiver.delivered().remove(0).payload)
+    let mut receiver = Node::of_service(RECEIVER, SERVICE, vec![rule.clone()]);
+    let taken = receiver.takes(SENDER, raw);
+    let payload = taken.map(|()| receiver.delivered().remove(0).payload);
+    let mut receiver = Node::of_application(RECEIVER, SERVICE, vec![rule]);
+    let on_disk = receiver.takes_long(SENDER, raw);
+    assert_eq!(on_disk.map(Bytes::from), payload);
+    payload
 }
 
 /// The payload of all recordings.

@@ -1,6 +1,7 @@
 //! Bundles that are too long for memory, as they come in: decoded, and their security blocks
 //! judged.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,16 +32,14 @@ pub struct LongDecoded {
 }
 
 impl Decoder {
-    /// A decoder for a bundle that comes in piece by piece, since it is too long for memory. `None`
-    /// while bundles for this node may be encrypted: these need their whole payload.
-    pub fn long(&self) -> Option<LongDecoding> {
-        let decrypts = self.security.as_ref().is_some_and(|s| s.decrypts());
+    /// A decoder for a bundle that comes in piece by piece, since it is too long for memory.
+    pub fn long(&self) -> LongDecoding {
         let name = self.names.node();
-        (!decrypts).then(|| LongDecoding {
+        LongDecoding {
             by: self.clone(),
             decoder: LongDecoder::new(self.node, name, self.limits, self.codes),
             security: None,
-        })
+        }
     }
 
     /// Begins to judge a bundle of which all but the payload has come.
@@ -101,13 +100,17 @@ impl LongDecoding {
         Ok(part)
     }
 
-    /// The bundle, of which all has come, with its payload unless that is of no use. Waits for the
-    /// disk then.
+    /// The bundle, of which all has come, with its payload unless that is of no use; or why it is
+    /// malformed, or not all there. Waits for the disk if the payload is to be decrypted, or is of
+    /// no use. The file has to have no other handle.
     ///
     /// # Errors
-    /// When it is malformed, or is not all there.
-    pub fn finish(self, file: Arc<PayloadFile>) -> Result<LongDecoded, DecodeError> {
-        let mut long = self.decoder.finish(file)?;
+    /// When the disk fails.
+    pub fn finish(self, file: Arc<PayloadFile>) -> io::Result<Result<LongDecoded, DecodeError>> {
+        let mut long = match self.decoder.finish(file) {
+            Ok(long) => long,
+            Err(malformed) => return Ok(Err(malformed)),
+        };
         let bpdu = match &long.inside {
             Some(_) => self.by.judge_bpdu(&long.bundle),
             None => Ok(()),
@@ -117,7 +120,7 @@ impl LongDecoding {
             None => &mut long.bundle,
         };
         let (secured, followed) = match self.security {
-            Some(Ok(Some(following))) => (following.finish(bundle), true),
+            Some(Ok(Some(following))) => (following.finish(bundle)?, true),
             Some(Ok(None)) => (Ok(()), false),
             Some(Err(why)) => (Err(why), false),
             // Nothing that is whole is left unopened.
@@ -127,12 +130,12 @@ impl LongDecoding {
             // The disk takes a while to free it, for which no agent should have to wait.
             bundle.file = None;
         }
-        Ok(LongDecoded {
+        Ok(Ok(LongDecoded {
             long,
             secured,
             followed,
             bpdu,
-        })
+        }))
     }
 }
 

@@ -366,6 +366,15 @@ impl Agent {
         security.is_some_and(|security| security.secures(source, destination, passes))
     }
 
+    /// Whether an arriving bundle is to be decrypted here.
+    fn decrypts(&self, arrival: &Arrival) -> bool {
+        let primary = &arrival.bundle.primary;
+        let (source, destination) = (&primary.source, &primary.destination);
+        let here = self.config.own_service(destination).is_some();
+        let security = self.config.security.as_ref().filter(|_| here);
+        security.is_some_and(|security| security.encrypts(source, destination))
+    }
+
     /// A bundle from a neighbour, and whether its lifetime is over.
     fn arrival(
         &self,
@@ -410,7 +419,9 @@ impl Agent {
         class: Class,
         bundle: &Bundle,
     ) -> Result<(), Reject> {
-        let (arrival, is_over) = self.arrival(now, from, class, bundle.clone());
+        let (mut arrival, is_over) = self.arrival(now, from, class, bundle.clone());
+        // It is no longer once it is whole.
+        arrival.bundle.encrypted &= !self.decrypts(&arrival);
         if let Err(forgery) = self.check_authority(&arrival) {
             return Err(self.forged(&arrival, forgery));
         }

@@ -58,15 +58,12 @@ pub struct Secured {
 /// Adds and judges security blocks. All agents of a node share one; it keeps
 /// what it needs to itself.
 pub trait Security: fmt::Debug + Send + Sync {
-    /// Whether bundles that end at this node may be encrypted: their whole payloads have to be in
-    /// memory.
-    fn decrypts(&self) -> bool;
-
     /// Whether a bundle between these endpoints has to be secured where it begins and ends, or
     /// where it `passes`.
     fn secures(&self, source: &Eid, destination: &Eid, passes: bool) -> bool;
 
-    /// Whether [`Security::secure`] would encrypt a bundle between these endpoints.
+    /// Whether a bundle between these endpoints is encrypted where it begins, and decrypted where it
+    /// ends.
     fn encrypts(&self, source: &Eid, destination: &Eid) -> bool;
 
     /// Secures a bundle that begins at this node, if the rules ask for it: its blocks are numbered
@@ -112,10 +109,12 @@ pub trait Following: fmt::Debug + Send {
     /// Takes the next piece of the payload.
     fn take(&mut self, piece: &[u8]);
 
-    /// Judges the bundle, of which all has come. If it is for this node, its security blocks are
-    /// removed.
+    /// Judges the bundle, of which all has come: its payload is on disk, and has no other handle.
+    /// If it is for this node, it is decrypted and its security blocks are removed. Waits for the
+    /// disk if it is to be decrypted.
     ///
     /// # Errors
-    /// As with [`Security::accept`].
-    fn finish(self: Box<Self>, bundle: &mut Bundle) -> Result<(), Insecure>;
+    /// When the disk fails. What is returned is as with [`Security::accept`]. In both cases the
+    /// payload is of no use.
+    fn finish(self: Box<Self>, bundle: &mut Bundle) -> io::Result<Result<(), Insecure>>;
 }

@@ -99,13 +99,13 @@ fn decoded(decoder: LongDecoding, files: &Files, raw: &Bytes) -> Decoded {
     for piece in raw.chunks(30_000) {
         payload.extend(decoder.take(raw.slice_ref(piece)).unwrap());
     }
-    let bundle = decoder.finish(files.write(&payload));
+    let bundle = decoder.finish(files.write(&payload)).unwrap();
     Decoded::long(raw.len() as u64, bundle)
 }
 
 /// The second node receives a bundle the way it receives long ones.
 fn arrive(net: &mut Net, files: &Files, raw: &Bytes) {
-    let decoder = net.agents[1].decoder().long().unwrap();
+    let decoder = net.agents[1].decoder().long();
     let decoded = decoded(decoder, files, raw);
     let taken = net.agents[1].receive_decoded(net.now, NeighbourId(1), BULK, decoded);
     taken.unwrap();
@@ -113,7 +113,7 @@ fn arrive(net: &mut Net, files: &Files, raw: &Bytes) {
 
 /// The second node's verdict on a bundle of its neighbour before the payload has come.
 pub fn judged(net: &mut Net, raw: &Bytes) -> Result<(), Reject> {
-    let mut decoder = net.agents[1].decoder().long().unwrap();
+    let mut decoder = net.agents[1].decoder().long();
     decoder.take(raw.slice(..500)).unwrap();
     let (bundle, bytes) = decoder.opened().unwrap();
     assert_eq!(bytes, BYTES as u64);
@@ -328,7 +328,7 @@ fn it_is_judged_before_its_payload_comes() {
     assert_eq!(judged(&mut net, &short), Ok(()));
     // Its age is the age when it was sent: only the age on the wire counts.
     let neighbour = NeighbourId(7);
-    let mut decoder = net.agents[1].decoder().long().unwrap();
+    let mut decoder = net.agents[1].decoder().long();
     decoder.take(wanted.slice(..500)).unwrap();
     let (bundle, _) = decoder.opened().unwrap();
     let mut old = bundle.clone();
@@ -355,7 +355,7 @@ fn one_that_nobody_is_to_forward_is_judged_so() {
         (4, Reject::Unwanted(DeleteReason::NoRoute)),
     ] {
         let file = files.write(&content());
-        let mut decoder = net.agents[1].decoder().long().unwrap();
+        let mut decoder = net.agents[1].decoder().long();
         net.agents[0]
             .send_file(net.now, to(2, APPLICATION), file)
             .unwrap();
@@ -374,10 +374,6 @@ fn one_that_nobody_is_to_forward_is_judged_so() {
 struct Rules(AtomicBool);
 
 impl Security for Rules {
-    fn decrypts(&self) -> bool {
-        false
-    }
-
     fn secures(&self, _: &Eid, destination: &Eid, _: bool) -> bool {
         self.0.load(Ordering::Relaxed) && *destination != ipn(3, APPLICATION)
     }
@@ -415,7 +411,7 @@ fn rules_that_come_into_force_meanwhile_count_for_it() {
         .send_file(net.now, to(2, APPLICATION), file)
         .unwrap();
     let raw = raw(&offer(&mut net, true).unwrap());
-    let decoder = net.agents[1].decoder().long().unwrap();
+    let decoder = net.agents[1].decoder().long();
     let decoded = decoded(decoder, &files, &raw);
     rules.0.store(true, Ordering::Relaxed);
     let taken = net.agents[1].receive_decoded(net.now, NeighbourId(1), BULK, decoded);
@@ -494,7 +490,7 @@ fn a_long_bpdu_to_the_name_of_the_node_is_opened_as_one_to_its_number() {
         bundle(&primary, &[], &outer.payload)
     };
     let other = to("//edge-20/");
-    let mut decoder = net.agents[1].decoder().long().unwrap();
+    let mut decoder = net.agents[1].decoder().long();
     decoder.take(other).unwrap();
     let (unopened, _) = decoder.opened().unwrap();
     assert_eq!(unopened.primary.source, ipn(1, 0), "it is another node's");
@@ -521,14 +517,14 @@ fn a_long_bpdu_that_contradicts_itself_is_refused() {
     ] {
         let mut bad = good.to_vec();
         change(&mut bad);
-        let mut decoder = net.agents[1].decoder().long().unwrap();
+        let mut decoder = net.agents[1].decoder().long();
         let mut payload = Vec::new();
         let taken = bad.chunks(30_000).try_for_each(|piece| {
             let part = decoder.take(Bytes::copy_from_slice(piece))?;
             payload.extend(part);
             Ok(())
         });
-        let long = taken.and_then(|()| decoder.finish(files.write(&payload)));
+        let long = taken.and_then(|()| decoder.finish(files.write(&payload)).unwrap());
         assert!(long.is_err());
     }
 }

@@ -92,7 +92,7 @@ impl Site {
     /// The node's verdict on a fragment from the first node that is to go to disk itself.
     fn judge(&mut self, raw: &Bytes) -> Result<(), Reject> {
         let agent = &mut self.net.agents[1];
-        let mut decoder = agent.decoder().long().unwrap();
+        let mut decoder = agent.decoder().long();
         decoder.take(raw.clone()).unwrap();
         let (opened, _) = decoder.opened().unwrap();
         agent.judge_long(self.net.now, NeighbourId(1), BULK, opened)
@@ -474,7 +474,7 @@ fn a_fragment_that_is_on_disk_itself_is_judged_and_taken() {
     let (mut site, content) = (site(), content());
     site.take(1, 0, &content[..50_000]);
     let raw = fragment((1, 1), 50_000, BYTES as u64, &content[50_000..]);
-    let mut decoder = site.net.agents[1].decoder().long().unwrap();
+    let mut decoder = site.net.agents[1].decoder().long();
     let payload = decoder.take(raw.clone()).unwrap();
     let (now, from) = (site.net.now, NeighbourId(1));
     let (opened, bytes) = decoder.opened().unwrap();
@@ -488,7 +488,7 @@ fn a_fragment_that_is_on_disk_itself_is_judged_and_taken() {
     let mut writer = site.payloads.reserve(1, bytes).unwrap().begin(bytes);
     writer.as_mut().unwrap().write(&payload).unwrap();
     let file = writer.unwrap().finish().unwrap();
-    let decoded = Decoded::long(raw.len() as u64, decoder.finish(file));
+    let decoded = Decoded::long(raw.len() as u64, decoder.finish(file).unwrap());
     let taken = site.net.agents[1].receive_decoded(now, from, BULK, decoded);
     assert_eq!(taken, Ok(()));
     let delivery = site.delivered().expect("it is whole");

@@ -141,7 +141,7 @@ fn one_for_which_a_relay_has_no_room_is_refused_before_its_payload_comes() {
     let mut net = Net::of([node(1), relay]);
     net.agents[1].neighbour_up(net.now, NeighbourId(3));
     send_long(&mut net, &files, 1);
-    let mut decoder = net.agents[1].decoder().long().unwrap();
+    let mut decoder = net.agents[1].decoder().long();
     let long = offer(&mut net, true).unwrap();
     decoder.take(raw(&long).slice(..500)).unwrap();
     let mut bundle = decoder.opened().unwrap().0.clone();

@@ -267,7 +267,7 @@ fn a_long_bundle_without_room_is_refused_only_to_one_that_hears_of_it() {
     sensor.session(0, 100, None, MRU);
     sensor.send(1, URGENT, 500);
     let (_, transfer) = sensor.offers().remove(0);
-    let mut decoder = hub.engine.decoder().long().expect("nothing is secured");
+    let mut decoder = hub.engine.decoder().long();
     let raw = Bytes::from(transfer.chunks.concat());
     decoder.take(raw).expect("a bundle");
     let (opened, _) = decoder.opened().expect("its payload has begun");

@@ -90,15 +90,6 @@ fn any() -> String {
 }
 
 impl BpsecConfig {
-    /// Whether encrypted bundles may end at the node of this number.
-    pub(super) fn decrypts_at(&self, number: u64) -> bool {
-        self.rules.iter().any(|rule| {
-            let destination = rule.destination.parse::<Pattern>();
-            let may_be_here = destination.is_ok_and(|pattern| pattern.may_be_at(number));
-            !rule.confidentiality_keys.is_empty() && may_be_here
-        })
-    }
-
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         if self.rules.len() > MAX_RULES {
             problems.push(format!("bpsec.rule: at most {MAX_RULES} rules"));

@@ -49,15 +49,13 @@ impl PayloadsConfig {
 }
 
 impl Config {
-    /// The limits of payloads on disk; none if none may be there. Where encrypted bundles may end
-    /// at this node, they need their whole payload in memory.
+    /// The limits of payloads on disk; none if none may be there.
     pub fn long_payloads(&self) -> Option<Limits> {
         let PayloadsConfig {
             quota_bytes,
             max_payload_bytes,
         } = self.payloads;
-        let decrypts = self.bpsec.decrypts_at(self.node.number);
-        (quota_bytes > 0 && !decrypts).then_some(Limits {
+        (quota_bytes > 0).then_some(Limits {
             quota_bytes,
             payload_bytes: max_payload_bytes,
             // A full disk stalls custody, and with it all streams.
@@ -131,20 +129,6 @@ mod tests {
         assert_eq!(in_memory_bytes(1 << 30, 32 << 30), 16 << 20);
         assert_eq!(in_memory_bytes(1 << 30, 0), 256 << 20);
         assert_eq!(in_memory_bytes(40 << 20, 32 << 30), 10 << 20);
-    }
-
-    #[test]
-    fn payloads_are_on_the_disk_unless_some_have_to_be_decrypted_here() {
-        let is_on_disk = |rule: &str| {
-            let rule = format!("[bpsec]\nkeys_dir = '/keys'\n[[bpsec.rule]]\n{rule}");
-            relay_with(&rule).long_payloads().is_some()
-        };
-        assert!(is_on_disk("integrity_keys = ['a']"));
-        let elsewhere = "confidentiality_keys = ['a']\ndestination = 'ipn:77777.*'";
-        assert!(is_on_disk(elsewhere));
-        assert!(!is_on_disk("confidentiality_keys = ['a']"));
-        let named = "confidentiality_keys = ['a']\ndestination = 'dtn://edge/*'";
-        assert!(!is_on_disk(named));
     }
 
     #[test]

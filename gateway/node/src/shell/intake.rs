@@ -46,11 +46,10 @@ impl Shell {
         self.long.get().map(|long| &*long.payloads)
     }
 
-    /// Whether a bundle of this many bytes is written to disk; none is while some have to be
-    /// decrypted here.
+    /// Whether a bundle of this many bytes is written to disk.
     pub(super) fn is_long(&self, bytes: u64) -> bool {
         let long = self.long.get();
-        long.is_some_and(|long| bytes > long.above_bytes) && self.decoder.long().is_some()
+        long.is_some_and(|long| bytes > long.above_bytes)
     }
 
     /// Whether a long bundle may be written to the disk.
@@ -90,11 +89,10 @@ impl Shell {
         id: SessionId,
         length: u64,
     ) -> Result<Option<Box<dyn Intake>>, Refusal> {
-        let decoder = self.decoder.long();
-        let shell = self.this.upgrade();
-        let (Some(long), Some(decoder), Some(shell)) = (self.long.get(), decoder, shell) else {
+        let (Some(long), Some(shell)) = (self.long.get(), self.this.upgrade()) else {
             return Ok(None);
         };
+        let decoder = self.decoder.long();
         let owner = self.owner(id)?;
         let room = long.payloads.reserve(owner, length).map_err(refusal)?;
         let (sender, pieces) = mpsc::channel(PIECES);
@@ -179,7 +177,10 @@ fn write(
     let writer = writer.filter(|writer| writer.left() == 0);
     let file = writer.ok_or(Refusal::NotAcceptable)?.finish();
     let file = file.map_err(failure)?;
-    Ok(Decoded::long(length, decoder.finish(file)))
+    let decoded = decoder
+        .finish(file)
+        .map_err(|error| failure(error.into()))?;
+    Ok(Decoded::long(length, decoded))
 }
 
 fn refusal(refused: Refused) -> Refusal {
@@ -197,7 +198,7 @@ fn failure(error: WriteError) -> Refusal {
     match error {
         WriteError::Length { .. } => Refusal::NotAcceptable,
         WriteError::Disk(error) => {
-            tracing::warn!(%error, "a payload cannot be written");
+            tracing::warn!(%error, "a payload cannot be written or decrypted");
             Refusal::NoResources
         }
     }

@@ -86,6 +86,74 @@ fn a_payload_comes_in_pieces_that_fit_memory() {
     assert!(pieces(&file.part(5, 0)).is_empty());
 }
 
+fn read(file: &PayloadFile) -> Vec<u8> {
+    let mut content = Vec::new();
+    let all = file.each_piece(|piece| content.extend_from_slice(piece));
+    all.unwrap();
+    content
+}
+
+#[test]
+fn a_payload_is_changed_in_pieces_that_fit_memory_in_place_or_in_a_copy() {
+    let (_folder, payloads) = payloads(2 << 20, 1 << 20);
+    let content: Vec<u8> = (0..600_000_u32).map(|i| (i % 251) as u8).collect();
+    let file = written(&payloads, 1, &content);
+    let mut longest = 0_usize;
+    let mut turn_over = |piece: &mut [u8]| {
+        longest = longest.max(piece.len());
+        piece.iter_mut().for_each(|byte| *byte = !*byte);
+    };
+    let turned: Vec<u8> = content.iter().map(|byte| !byte).collect();
+    let copy = file.changed_copy(&mut turn_over).unwrap();
+    assert!(read(&copy) == turned && read(&file) == content);
+    assert_eq!(copy.crc32c(), crc32c::crc32c(&turned));
+    assert_eq!(payloads.used(), (2, 1_200_000));
+    drop(copy);
+    let file = file.changed(599_984, &mut turn_over).unwrap();
+    assert!(read(&file) == turned[..599_984]);
+    assert_eq!(file.crc32c(), crc32c::crc32c(&turned[..599_984]));
+    assert_eq!(payloads.used(), (1, 599_984), "the rest has its room back");
+    assert!(longest < 300_000);
+    file.save(1).unwrap();
+    let name = names(&payloads).pop().unwrap();
+    let saved = std::fs::metadata(payloads.folder.join(name)).unwrap();
+    assert_eq!(saved.len(), 599_984);
+}
+
+#[test]
+fn what_others_may_read_is_not_changed_in_place() {
+    let (_folder, payloads) = payloads(1_000, 500);
+    let begin = || written(&payloads, 1, b"a payload");
+    let changed = |file: Arc<PayloadFile>, bytes| file.changed(bytes, |piece| piece.fill(0));
+    let file = begin();
+    assert!(changed(file.clone(), 9).is_err());
+    let part = file.part(0, 9);
+    assert!(changed(file, 9).is_err());
+    assert!(changed(part.clone(), 9).is_err());
+    assert_eq!(read(&part), b"a payload");
+    assert!(changed(part, 9).is_err());
+    let saved = begin();
+    saved.save(1).unwrap();
+    assert!(changed(saved, 9).is_err());
+    assert!(changed(begin(), 10).is_err(), "there are only nine bytes");
+    assert_eq!(payloads.used(), (0, 0));
+}
+
+#[test]
+fn a_changed_copy_counts_for_the_owner_and_needs_room() {
+    let (_folder, payloads) = payloads(1_000, 500);
+    let file = written(&payloads, 1, &[7; 334]);
+    // The owner would have more than is left to others.
+    let refused = file.changed_copy(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
+    assert_eq!(payloads.used(), (1, 334));
+    let file = written(&payloads, 2, &[7; 200]);
+    let copy = file.changed_copy(|_| ()).unwrap();
+    drop(file);
+    assert_eq!(read(&copy), [7; 200]);
+    assert_eq!(payloads.used(), (2, 534));
+}
+
 #[test]
 fn who_fills_the_quota_leaves_room_for_the_others() {
     let (_folder, payloads) = payloads(1000, 500);

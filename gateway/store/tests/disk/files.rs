@@ -182,10 +182,10 @@ impl Node {
         let file = offer.file.as_ref().expect("it is a file");
         let (head, tail) = offer.chunks.split_first().unwrap();
         let raw = [&head[..], &content(file), &tail.concat()].concat();
-        let mut decoder = to.agent.decoder().long().unwrap();
+        let mut decoder = to.agent.decoder().long();
         let payload = decoder.take(Bytes::from(raw.clone())).unwrap();
         assert_eq!(&payload[..], CONTENT);
-        let bundle = decoder.finish(to.write());
+        let bundle = decoder.finish(to.write()).unwrap();
         let decoded = underpass_bundle::Decoded::long(raw.len() as u64, bundle);
         let from = NeighbourId(self.number);
         let taken = to.agent.receive_decoded(to.now, from, BULK, decoded);

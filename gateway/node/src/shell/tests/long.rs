@@ -2,8 +2,6 @@
 
 use std::future::poll_fn;
 
-use underpass_bpsec::integrity::Hash;
-use underpass_bpsec::{Guard, Key, Rule};
 use underpass_cla::Refusal;
 use underpass_payloads::{Limits, Payloads};
 
@@ -70,30 +68,4 @@ fn what_waits_until_it_is_known_what_it_is_counts_for_its_neighbour() {
     assert!(payloads.reserve(11, 1 << 18).is_ok());
     drop(spool);
     assert_eq!(payloads.used(), (0, 0));
-}
-
-fn rule() -> Rule {
-    Rule {
-        source: "ipn:10.*".parse().expect("a pattern"),
-        destination: "*".parse().expect("a pattern"),
-        integrity_keys: Vec::new(),
-        hash: Hash::Sha256,
-        confidentiality_keys: vec![Key::new(vec![7; 32])],
-        verify_in_transit: false,
-    }
-}
-
-#[test]
-fn while_bundles_may_be_encrypted_a_long_one_needs_room_in_memory() {
-    let (_folder, payloads) = payloads();
-    let mut config = hub(&[10]);
-    let guard = Guard::new(HUB, vec![rule()]).expect("random numbers");
-    config.agent.security = Some(Arc::new(guard));
-    let (shell, _inbound) = shell(&config, 1);
-    shell.attach_payloads(payloads, LONG_BYTES);
-    let (id, _) = session(&shell, 0, 10);
-    assert!(matches!(shell.intake(id, 1_000), Ok(None)));
-    assert_eq!(shell.admit(id, Some(1_000)), Ok(()));
-    let refused = shell.admit(id, Some(1 << 50));
-    assert_eq!(refused, Err(Refusal::NoResources));
 }

@@ -1,4 +1,4 @@
-//! Long bundles that are signed: their payloads are on disk at both ends.
+//! Long bundles that are signed or encrypted: their payloads are on disk at both ends.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -29,6 +29,13 @@ fn rules(key: u8) -> Vec<Rule> {
         confidentiality_keys: Vec::new(),
         verify_in_transit: false,
     }]
+}
+
+/// The same, and all payloads are encrypted by this key.
+fn encrypting(key: u8) -> Vec<Rule> {
+    let mut rules = rules(7);
+    rules[0].confidentiality_keys = vec![Key::new(vec![key; 32])];
+    rules
 }
 
 fn content() -> Vec<u8> {
@@ -92,6 +99,18 @@ fn sent(rules: Vec<Rule>) -> Vec<u8> {
     encoded(&offer.chunks, &offer.file.expect("its payload"))
 }
 
+/// The same with the payload in memory.
+fn sent_from_memory(rules: Vec<Rule>) -> Vec<u8> {
+    let (now, mut agent) = (Instant::now(), terminal(rules));
+    let send = bundle::Send {
+        payload: vec![content().into()],
+        ..to(HUB)
+    };
+    agent.send(now, send).expect("room");
+    let offer = agent.next_for(now, NeighbourId(HUB), Class(2), u64::MAX);
+    offer.expect("the bundle").chunks.concat()
+}
+
 /// An application that keeps what comes for it.
 #[derive(Default)]
 struct Kept {
@@ -106,7 +125,7 @@ impl ApplicationDesk for Kept {
     fn report(&self, _: Report) {}
 }
 
-/// A hub that requires signatures by a key, with an application.
+/// A hub with an application.
 struct Hub {
     shell: Arc<Shell>,
     guard: Arc<Guard>,
@@ -119,10 +138,10 @@ struct Hub {
 }
 
 impl Hub {
-    fn new(key: u8) -> Hub {
+    fn new(rules: Vec<Rule>) -> Hub {
         let (folder, payloads) = payloads();
         let mut config = hub(&[TERMINAL]);
-        let guard = Arc::new(Guard::new(HUB, rules(key)).expect("random numbers"));
+        let guard = Arc::new(Guard::new(HUB, rules).expect("random numbers"));
         config.agent.security = Some(guard.clone());
         let most = Amount {
             bytes: 1 << 20,
@@ -165,19 +184,24 @@ impl Hub {
         poll_fn(|cx| intake.poll_end(cx)).await
     }
 
-    fn counted(&self, outcome: Outcome) -> u64 {
-        self.guard.counts().get(Operation::Integrity, outcome)
+    fn counted(&self, operation: Operation, outcome: Outcome) -> u64 {
+        self.guard.counts().get(operation, outcome)
+    }
+
+    /// What the application has got last.
+    fn delivered(&self) -> Option<Arc<PayloadFile>> {
+        let delivery = self.kept.bundles.lock().unwrap().pop();
+        delivery.and_then(|delivery| delivery.file)
     }
 }
 
 #[tokio::test]
 async fn a_long_bundle_that_is_signed_is_verified_as_it_comes() {
-    let hub = Hub::new(7);
+    let hub = Hub::new(rules(7));
     assert_eq!(hub.takes(&sent(rules(7))).await, Ok(()));
-    let delivery = hub.kept.bundles.lock().unwrap().pop();
-    let file = delivery.and_then(|delivery| delivery.file);
-    assert!(read(&file.expect("a payload on disk")) == content());
-    assert_eq!(hub.counted(Outcome::Verified), 1);
+    let file = hub.delivered().expect("a payload on disk");
+    assert!(read(&file) == content());
+    assert_eq!(hub.counted(Operation::Integrity, Outcome::Verified), 1);
 }
 
 #[tokio::test]
@@ -192,17 +216,51 @@ async fn a_long_bundle_that_is_not_as_it_was_signed_leaves_nothing() {
         (sent(rules(8)), Outcome::Failed),
         (sent(Vec::new()), Outcome::Missing),
     ] {
-        let hub = Hub::new(7);
+        let hub = Hub::new(rules(7));
         assert_eq!(hub.takes(&raw).await, Err(Refusal::NotAcceptable));
-        assert_eq!(hub.counted(outcome), 1, "{outcome:?}");
+        let counted = hub.counted(Operation::Integrity, outcome);
+        assert_eq!(counted, 1, "{outcome:?}");
         assert_eq!(hub.kept.bundles.lock().unwrap().len(), 0);
+        assert_eq!(hub.payloads.used(), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_long_bundle_that_is_encrypted_is_decrypted_once_it_has_come() {
+    let hub = Hub::new(encrypting(3));
+    assert_eq!(hub.takes(&sent_from_memory(encrypting(3))).await, Ok(()));
+    let file = hub.delivered().expect("a payload on disk");
+    assert!(read(&file) == content());
+    assert_eq!(hub.payloads.used(), (1, BYTES));
+    for operation in Operation::ALL {
+        assert_eq!(hub.counted(operation, Outcome::Verified), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_long_bundle_that_is_not_as_it_was_encrypted_leaves_nothing() {
+    let good = sent_from_memory(encrypting(3));
+    let mut changed = good.clone();
+    // The last byte of the payload, before the bundle's break.
+    let place = changed.len() - 2;
+    changed[place] ^= 1;
+    for (raw, outcome) in [
+        (changed, Outcome::Failed),
+        (sent_from_memory(encrypting(4)), Outcome::Failed),
+        (sent(rules(7)), Outcome::Missing),
+    ] {
+        let hub = Hub::new(encrypting(3));
+        assert_eq!(hub.takes(&raw).await, Err(Refusal::NotAcceptable));
+        let counted = hub.counted(Operation::Confidentiality, outcome);
+        assert_eq!(counted, 1, "{outcome:?}");
+        assert!(hub.delivered().is_none());
         assert_eq!(hub.payloads.used(), (0, 0));
     }
 }
 
 #[test]
 fn what_an_application_sends_from_the_disk_is_signed() {
-    let hub = Hub::new(7);
+    let hub = Hub::new(rules(7));
     let file = written(&hub.payloads);
     let sent = hub.shell.send_for_application(to(TERMINAL), Some(file));
     let created = sent.expect("room").created;
