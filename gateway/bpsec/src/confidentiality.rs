@@ -115,14 +115,41 @@ pub fn encrypt(
     security: Header,
     content: &mut [u8],
 ) -> Result<Vec<(u64, Value)>, Failure> {
-    let target = Target::Block(target, Content::Here(&[]));
-    let aad = covered(scope, primary, &target, security);
+    let aad = additional(scope, primary, target, security);
     let nonce = Nonce::assume_unique_for_key(iv);
     let tag = cipher
         .0
         .seal_in_place_separate_tag(nonce, Aad::from(aad), content);
     let tag = tag.map_err(|_| Failure::Unknown)?;
-    Ok(vec![(TAG, Value::Bytes(tag.as_ref().to_vec()))])
+    Ok(result(tag.as_ref()))
+}
+
+/// Begins to encrypt a content of so many bytes that is too long for memory, as [`encrypt`] does.
+///
+/// # Errors
+/// As there; also when the key has another length than the variant's.
+pub fn begin_to_encrypt(
+    key: (Variant, &Key),
+    iv: [u8; IV_BYTES],
+    scope: Scope,
+    primary: &[u8],
+    target: Header,
+    security: Header,
+    bytes: u64,
+) -> Result<Encrypting, Failure> {
+    let aad = additional(scope, primary, target, security);
+    Encrypting::new(key, iv, &aad, bytes)
+}
+
+/// The result for a target: its tag.
+pub fn result(tag: &[u8]) -> Vec<(u64, Value)> {
+    vec![(TAG, Value::Bytes(tag.to_vec()))]
+}
+
+/// The additional authenticated data (RFC 9173 §4.7.2).
+fn additional(scope: Scope, primary: &[u8], target: Header, security: Header) -> Vec<u8> {
+    let target = Target::Block(target, Content::Here(&[]));
+    covered(scope, primary, &target, security)
 }
 
 /// The scope of a block's operations.
@@ -159,7 +186,7 @@ pub fn decrypt(
         }
     };
     let tag = <[u8; TAG_BYTES]>::try_from(tag).map_err(|_| Failure::Failed)?;
-    let aad = result.additional(primary, target, security);
+    let aad = additional(result.scope, primary, target, security);
     let mut opened = Vec::with_capacity(length);
     for key in result.keys(keys) {
         let Ok(cipher) = result.variant.cipher(&key) else {
@@ -213,13 +240,13 @@ impl Running {
             None => TAG_BYTES as u64,
         };
         let bytes = bytes.checked_sub(behind).ok_or(Failure::Failed)?;
-        let additional = result.additional(primary, target, security);
+        let aad = additional(result.scope, primary, target, security);
         let mut checks = Vec::new();
         for key in result.keys(keys) {
             // Keys for the other variant have another length.
             if Variant::of_key(key.bytes()) == Some(result.variant) {
                 let key = (result.variant, &*key);
-                checks.push(Checking::new(key, result.iv, &additional, bytes)?);
+                checks.push(Checking::new(key, result.iv, &aad, bytes)?);
             }
         }
         // Nothing that comes can make up for that.
@@ -294,11 +321,5 @@ impl<'a> Expected<'a> {
             Some(wrapped) => key.unwrap_key(wrapped).ok().map(Cow::Owned),
             None => Some(Cow::Borrowed(key)),
         })
-    }
-
-    /// The additional authenticated data (RFC 9173 §4.7.2).
-    fn additional(&self, primary: &[u8], target: Header, security: Header) -> Vec<u8> {
-        let target = Target::Block(target, Content::Here(&[]));
-        covered(self.scope, primary, &target, security)
     }
 }

@@ -149,8 +149,8 @@ impl Encrypting {
     /// may be used only once with a key.
     ///
     /// # Errors
-    /// [`Failure::Unknown`] above 64 GiB less 32 bytes, [`Failure::Failed`] when the key has another
-    /// length than the variant's.
+    /// [`Failure::Unknown`] above 64 GiB less 32 bytes, [`Failure::Failed`] when the key has
+    /// another length than the variant's.
     pub fn new(
         key: (Variant, &Key),
         iv: [u8; IV_BYTES],

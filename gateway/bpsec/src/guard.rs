@@ -147,8 +147,7 @@ impl Security for Guard {
         let Some(active) = active.filter(|active| active.rule.is_required(true)) else {
             return Ok(None);
         };
-        let secured = secure(active, &self.source, primary, first_number, payload);
-        let secured = secured.map_err(io::Error::other)?;
+        let secured = secure(active, &self.source, primary, first_number, payload)?;
         self.count_all(&active.rule, true, Outcome::Added);
         Ok(Some(secured))
     }

@@ -168,6 +168,8 @@ pub(crate) fn find<'a>(rules: &'a [Active], source: &Eid, destination: &Eid) -> 
 /// twice, whatever an earlier run has used.
 pub(crate) struct Sealing {
     pub cipher: Cipher,
+    /// The same for payloads on disk.
+    pub key: Key,
     pub variant: Variant,
     pub wrapped: Vec<u8>,
     used: AtomicU64,
@@ -190,6 +192,7 @@ impl Sealing {
             cipher: variant.cipher(&key)?,
             variant,
             wrapped: wrapping.wrap_key(&key)?,
+            key,
             used: AtomicU64::new(0),
         })
     }

@@ -32,10 +32,10 @@ pub mod wire;
 pub use agent::{
     Agent, AgentState, Amount, Applications, BundleId, BundleInfo, ClassFigures, Common, Config,
     CustodyFigures, CustodyTimer, Decoded, Decoder, DeleteReason, Delivery, DuplicateLimits,
-    ECHO_NAME, Event, Following, Forgery, Insecure, Limits, LongDecoded, LongDecoding, NamedRoutes,
-    NeighbourFigures, NeighbourId, NextHops, Note, Offer, Opened, OwnNames, Passed, PlanChanged,
-    PlannedRoutes, Quota, Reject, Relaying, ReportRequest, Route, Routes, Secured, Security, Send,
-    SendError, Sharding, Signed, Unopened, Unsigned, destination_of, is_named_service,
-    named_service,
+    ECHO_NAME, Encrypted, Event, Following, Forgery, Insecure, Limits, LongDecoded, LongDecoding,
+    NamedRoutes, NeighbourFigures, NeighbourId, NextHops, Note, Offer, Opened, OwnNames, Passed,
+    PlanChanged, PlannedRoutes, Quota, Reject, Relaying, ReportRequest, Route, Routes, Secured,
+    Security, Send, SendError, Sharding, Signed, Unopened, Unsigned, destination_of,
+    is_named_service, named_service,
 };
 pub use store::{DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent};

@@ -1,10 +1,10 @@
-//! Encrypted bundles whose payloads are too long for memory: decrypted on the disk, with the same
-//! outcome as in memory.
+//! Encrypted bundles whose payloads are too long for memory: encrypted and decrypted on the disk,
+//! with the same outcome as in memory.
 
 use bytes::Bytes;
 use underpass_bpsec::{Operation, Outcome, Rule};
-use underpass_bundle::wire::{CodePoints, DecodeLimits, block_type, decode};
-use underpass_bundle::{Insecure, Reject};
+use underpass_bundle::wire::{CodePoints, DecodeLimits, decode, ipn};
+use underpass_bundle::{Insecure, Reject, Send};
 
 use crate::nodes::*;
 
@@ -47,6 +47,40 @@ fn what_was_encrypted_in_memory_is_decrypted_on_the_disk() {
             assert_eq!(verified(Operation::Integrity), signed);
         }
     }
+}
+
+#[test]
+fn what_is_encrypted_on_the_disk_is_decrypted_in_memory_and_on_the_disk() {
+    for rule in [encrypted(), only_encrypted(), authenticated()] {
+        for bytes in [1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1] {
+            let (folder, payload) = (Folder::new(), content(bytes));
+            let mut sender = Node::new(SENDER, RECEIVER, vec![rule.clone()]);
+            let raw = sender.sends_long(&folder, RECEIVER, &payload);
+            let encrypts = !rule.confidentiality_keys.is_empty();
+            let added = sender.count(Operation::Confidentiality, Outcome::Added);
+            assert_eq!(added, u64::from(encrypts));
+            let shows = raw.windows(payload.len()).any(|window| window == payload);
+            assert!(shows != encrypts || bytes == 1, "{bytes}");
+            let received = receiver(rule.clone()).takes_long(SENDER, &raw);
+            assert!(received.unwrap() == payload, "{bytes}");
+            let mut receiver = Node::new(RECEIVER, SENDER, vec![rule.clone()]);
+            receiver.takes(SENDER, &raw).unwrap();
+            assert!(receiver.delivered()[0].payload == payload, "{bytes}");
+        }
+    }
+}
+
+#[test]
+fn what_has_no_room_for_its_encryption_is_not_sent() {
+    let folder = Folder::new();
+    let full = [(); 2].map(|()| folder.file(&[0; 1 << 20]));
+    let used = folder.payloads.used();
+    let mut sender = Node::new(SENDER, RECEIVER, vec![encrypted()]);
+    let send = Send::new(ipn(RECEIVER, SERVICE), SERVICE, CLASS, Vec::new());
+    let unsigned = sender.agent.draft_file(sender.now, &send).unwrap();
+    let unsigned = unsigned.expect("it is to be encrypted");
+    assert!(unsigned.sign(&full[0]).is_err());
+    assert_eq!(folder.payloads.used(), used);
 }
 
 #[test]
@@ -109,13 +143,6 @@ fn while_a_key_is_replaced_both_decrypt() {
 #[test]
 fn a_payload_that_has_another_handle_is_not_decrypted_under_it() {
     let raw = sent(encrypted(), &content(1_000));
-    let whole = decode(&raw, &DecodeLimits::default(), &CodePoints::default()).unwrap();
-    assert!(
-        whole
-            .others
-            .iter()
-            .any(|block| block.kind == block_type::BCB)
-    );
     let (folder, receiver) = (Folder::new(), receiver(encrypted()));
     let mut decoder = receiver.agent.decoder().long();
     let ciphertext = decoder.take(raw).unwrap();

@@ -142,6 +142,33 @@ impl Node {
         self.offers(via, CLASS).expect("it is offered")
     }
 
+    /// A bundle that this node sends to a neighbour with a payload on the disk. It is offered
+    /// twice, with the same payload.
+    pub fn sends_long(&mut self, folder: &Folder, to: u64, payload: &[u8]) -> Bytes {
+        let send = Send::new(ipn(to, SERVICE), SERVICE, CLASS, Vec::new());
+        let file = folder.file(payload);
+        let unsigned = self.agent.draft_file(self.now, &send).unwrap();
+        let signed = unsigned.unwrap().sign(&file).unwrap().unwrap();
+        let sent = self.agent.send_signed(self.now, send, file, signed);
+        sent.unwrap();
+        assert_eq!(folder.payloads.used(), (1, payload.len() as u64));
+        let to = NeighbourId(to);
+        self.agent.set_takes_files(to, CLASS, true);
+        let mut payloads = Vec::new();
+        let mut raw = Bytes::new();
+        for _ in 0..2 {
+            let offer = self.agent.next_for(self.now, to, CLASS, u64::MAX).unwrap();
+            let content = read(offer.file.as_ref().expect("it is on the disk"));
+            let (head, tail) = offer.chunks.split_first().unwrap();
+            raw = [&head[..], &content, &tail.concat()].concat().into();
+            payloads.push(content);
+            let broken = underpass_cla::Outcome::Broken { acknowledged: 0 };
+            self.agent.transfer_finished(self.now, offer.key, broken);
+        }
+        assert!(payloads[0] == payloads[1]);
+        raw
+    }
+
     /// The next bundle that this node offers to a neighbour.
     pub fn offers(&mut self, via: u64, class: Class) -> Option<Bytes> {
         let offer = self
@@ -162,9 +189,7 @@ impl Node {
         let taken = self.takes_to(&folder, from, raw);
         let received = taken.map(|()| {
             let file = self.delivered().remove(0).file.expect("it is on the disk");
-            let mut content = Vec::new();
-            let all = file.each_piece(|piece| content.extend_from_slice(piece));
-            all.unwrap();
+            let content = read(&file);
             assert_eq!(folder.payloads.used(), (1, content.len() as u64));
             content
         });
@@ -203,6 +228,13 @@ impl Node {
     pub fn count(&self, operation: Operation, outcome: Outcome) -> u64 {
         self.guard.counts().get(operation, outcome)
     }
+}
+
+fn read(file: &PayloadFile) -> Vec<u8> {
+    let mut content = Vec::new();
+    let all = file.each_piece(|piece| content.extend_from_slice(piece));
+    all.unwrap();
+    content
 }
 
 /// A folder of payloads.

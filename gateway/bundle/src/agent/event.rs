@@ -112,7 +112,7 @@ pub enum SendError {
     #[error("the payload is too large for a bundle")]
     TooLarge,
     /// The payload is on disk, and the bundle cannot be sent so.
-    #[error("a payload on disk can be sent neither to this node itself nor encrypted by BPSec")]
+    #[error("a payload on disk cannot be sent to this node itself, nor less secured than required")]
     OnDisk,
 }
 

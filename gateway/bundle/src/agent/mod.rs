@@ -69,7 +69,7 @@ pub use quota::{Amount, Quota};
 pub use receive::{Decoded, Decoder, Opened, Unopened};
 pub use rerouting::Limits;
 pub use routes::Routes;
-pub use security::{Following, Insecure, Secured, Security};
+pub use security::{Encrypted, Following, Insecure, Secured, Security};
 pub use sharding::{Common, Sharding};
 pub use signing::{Signed, Unsigned};
 pub use stored::Note;

@@ -13,6 +13,7 @@ use super::deliver::counted_node;
 use super::event::{BundleId, Delivery, Event, Send, SendError};
 use super::fixed::FixedParts;
 use super::quota::Reservation;
+use super::security::Encrypted;
 use super::signing::{FIRST_SECURITY_NUMBER, Signed};
 use super::stored::{BlockNumbers, Note, Phase, StoredBundle};
 use super::{Agent, ReportRequest};
@@ -77,7 +78,7 @@ impl Agent {
     ///
     /// # Errors
     /// As [`Agent::send`]; also when it is for this node itself, or is to be
-    /// encrypted.
+    /// encrypted by now and was not.
     pub fn send_signed(
         &mut self,
         now: Instant,
@@ -325,16 +326,22 @@ impl Agent {
             }
         };
         let is_secured = secured.is_some();
-        let (primary_raw, payload, payload_crc) = match secured {
+        let (primary_raw, (payload, file), payload_crc) = match secured {
             Some(secured) => {
                 others.extend(secured.blocks);
-                let encrypted = secured.encrypted.map(|payload| vec![payload]);
-                let payload = encrypted.unwrap_or(draft.payload);
-                (secured.primary, payload, CrcKind::None)
+                let content = match secured.encrypted {
+                    Some(Encrypted::Here(payload)) => (vec![payload], None),
+                    Some(Encrypted::OnDisk(file)) => (Vec::new(), Some(file)),
+                    None => (draft.payload, draft.file),
+                };
+                (secured.primary, content, CrcKind::None)
             }
-            None => (primary_raw, draft.payload, self.config.payload_crc),
+            None => {
+                let content = (draft.payload, draft.file);
+                (primary_raw, content, self.config.payload_crc)
+            }
         };
-        let (payload_head, tail) = match &draft.file {
+        let (payload_head, tail) = match &file {
             Some(file) if is_secured => seal_payload_part(file.len()),
             Some(file) => seal_payload_of(file),
             None => seal_payload(&payload, payload_crc),
@@ -351,7 +358,7 @@ impl Agent {
             label: draft.label,
             note: draft.note.map(Box::new),
             age_ms: u64::try_from(age_ms).unwrap_or(u64::MAX),
-            file: draft.file,
+            file,
             ..StoredBundle::new(now, fixed, bytes, to, since + lifetime)
         };
         self.store_bundle(now, stored, payload, room)

@@ -3,10 +3,12 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use thiserror::Error;
+use underpass_payloads::PayloadFile;
 
 use super::event::DeleteReason;
 use crate::wire::{Bundle, Content, Eid, Extension};
@@ -52,7 +54,16 @@ pub struct Secured {
     /// The security blocks.
     pub blocks: Vec<Extension>,
     /// The payload, as long as before, if it was encrypted.
-    pub encrypted: Option<Bytes>,
+    pub encrypted: Option<Encrypted>,
+}
+
+/// A payload that was encrypted: it is where it was before.
+#[derive(Clone, Debug)]
+pub enum Encrypted {
+    /// In memory.
+    Here(Bytes),
+    /// In a file of its own.
+    OnDisk(Arc<PayloadFile>),
 }
 
 /// Adds and judges security blocks. All agents of a node share one; it keeps
@@ -62,8 +73,8 @@ pub trait Security: fmt::Debug + Send + Sync {
     /// where it `passes`.
     fn secures(&self, source: &Eid, destination: &Eid, passes: bool) -> bool;
 
-    /// Whether a bundle between these endpoints is encrypted where it begins, and decrypted where it
-    /// ends.
+    /// Whether a bundle between these endpoints is encrypted where it begins, and decrypted where
+    /// it ends.
     fn encrypts(&self, source: &Eid, destination: &Eid) -> bool;
 
     /// Secures a bundle that begins at this node, if the rules ask for it: its blocks are numbered
@@ -71,7 +82,8 @@ pub trait Security: fmt::Debug + Send + Sync {
     /// may change. Waits for the disk if the payload is there.
     ///
     /// # Errors
-    /// When the payload cannot be read, or is to be encrypted and is too long for that.
+    /// When the payload cannot be read, or is to be encrypted and is too long for that or has no
+    /// room for that on the disk.
     fn secure(
         &self,
         primary: &mut PrimaryBlock,

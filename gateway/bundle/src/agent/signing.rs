@@ -37,11 +37,11 @@ pub struct Signed {
 }
 
 impl Unsigned {
-    /// Secures the bundle with this payload; `None` if that is no longer asked for. Waits for the
-    /// disk.
+    /// Secures the bundle with this payload; `None` if that is no longer asked for. If it is
+    /// encrypted, another file is written, which needs room beside this one. Waits for the disk.
     ///
     /// # Errors
-    /// When the disk fails, or the bundle is to be encrypted by now.
+    /// When the disk fails, or there is no room for the encrypted payload.
     pub fn sign(mut self, file: &PayloadFile) -> io::Result<Option<Signed>> {
         let (primary, payload) = (&mut self.primary, Content::OnDisk(file));
         let secured = self
@@ -73,9 +73,6 @@ impl Agent {
         let Some(security) = self.config.security.clone() else {
             return Ok(None);
         };
-        if security.encrypts(&source, &send.destination) {
-            return Err(SendError::OnDisk);
-        }
         if !security.secures(&source, &send.destination, false) {
             return Ok(None);
         }
@@ -109,7 +106,12 @@ impl Agent {
         let Some(security) = &self.config.security else {
             return false;
         };
-        let secures = || security.secures(source, destination, false);
-        security.encrypts(source, destination) || signed.is_none() && secures()
+        match signed {
+            Some(signed) => {
+                let encrypted = signed.secured.encrypted.is_some();
+                !encrypted && security.encrypts(source, destination)
+            }
+            None => security.secures(source, destination, false),
+        }
     }
 }

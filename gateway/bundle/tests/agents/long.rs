@@ -10,7 +10,7 @@ use crate::net::{BULK, Net, SERVICE, bundle, node};
 use bp7::primary::PrimaryBlock;
 use bytes::Bytes;
 use underpass_bundle::wire::{
-    Bundle, CodePoints, Content, DecodeLimits, Eid, Extension, decode, ipn,
+    Bundle, CodePoints, Content, CrcKind, DecodeLimits, Eid, Extension, decode, encode_primary, ipn,
 };
 use underpass_bundle::{
     Amount, Applications, Decoded, DeleteReason, Event, Following, Forgery, Insecure, LongDecoding,
@@ -382,8 +382,18 @@ impl Security for Rules {
         *destination == ipn(31, APPLICATION)
     }
 
-    fn secure(&self, _: &mut PrimaryBlock, _: u64, _: Content<'_>) -> io::Result<Option<Secured>> {
-        Ok(None)
+    fn secure(
+        &self,
+        primary: &mut PrimaryBlock,
+        _: u64,
+        _: Content<'_>,
+    ) -> io::Result<Option<Secured>> {
+        let secures = primary.destination == ipn(31, APPLICATION);
+        Ok(secures.then(|| Secured {
+            primary: encode_primary(primary, CrcKind::None),
+            blocks: Vec::new(),
+            encrypted: None,
+        }))
     }
 
     fn reveal(&self, _: &[u8], _: &[Extension], _: &[u8]) -> Option<Bytes> {
@@ -436,8 +446,12 @@ fn a_rule_for_one_node_leaves_others_their_long_payloads() {
     let agent = &mut net.agents[0];
     let drafted = agent.draft_file(now, &to(3, APPLICATION));
     assert!(drafted.unwrap().is_none(), "it needs nothing");
-    let drafted = agent.draft_file(now, &to(31, APPLICATION));
-    assert_eq!(drafted.unwrap_err(), SendError::OnDisk);
+    // A rule that encrypts comes into force once it is secured.
+    let (file, send) = (files.write(&content()), to(31, APPLICATION));
+    let drafted = agent.draft_file(now, &send).unwrap();
+    let signed = drafted.unwrap().sign(&file).unwrap().unwrap();
+    let sent = agent.send_signed(now, send, file, signed);
+    assert_eq!(sent, Err(SendError::OnDisk));
     // Its rule is gone before it is secured.
     let drafted = agent.draft_file(now, &to(2, APPLICATION));
     let signed = drafted.unwrap().unwrap().sign(&files.write(&content()));
