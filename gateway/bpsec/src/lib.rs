@@ -1,11 +1,10 @@
 //! Bundle Protocol Security: the abstract security block of RFC 9172, the two
 //! default security contexts of RFC 9173, and a node's policy for both.
 //!
-//! Nothing here has I/O of its own or a clock; a payload on disk is read through its handle.
-//! [`SecurityBlock`] reads and writes the content of a
-//! security block. [`integrity`] is BIB-HMAC-SHA2, and [`confidentiality`] is
-//! BCB-AES-GCM. A [`Guard`] holds a node's [`Rule`]s: it secures the bundles that begin
-//! at the node, and checks received bundles against the rules.
+//! Nothing here has I/O of its own or a clock; a payload on disk is read and written through its
+//! handle. [`SecurityBlock`] reads and writes the content of a security block. [`integrity`] is
+//! BIB-HMAC-SHA2, and [`confidentiality`] is BCB-AES-GCM. A [`Guard`] holds a node's [`Rule`]s: it
+//! secures the bundles that begin at the node, and checks received bundles against the rules.
 //!
 //! HMAC and AES-GCM are from ring, AES key wrap is from RustCrypto. For contents that are too long
 //! for memory, AES-GCM is made here of RustCrypto's AES, CTR and GHASH. Results are compared in
