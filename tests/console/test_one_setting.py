@@ -48,7 +48,7 @@ def test_a_weight_is_typed_looked_at_and_rolled_out_to_one(
     expect(form.locator("datalist option[value=bulk]")).to_have_count(1)
     no_violations(page, DESK_AND_PHONE)
     name = form.get_by_role("combobox", name="Class", exact=True)
-    weight = form.get_by_label("Weight")
+    weight = form.get_by_role("spinbutton", name="Weight")
     look = form.get_by_role("button", name="Look at the change")
     weight.fill("0")
     assert weight.evaluate("field => field.validity.rangeUnderflow")
@@ -130,7 +130,7 @@ def test_a_path_of_a_terminal_is_given_a_cost_and_then_those_of_its_beam(
     # A terminal that is in another rollout is not changed, and the page says by which.
     form = opened(page)
     form.get_by_role("combobox", name="Class", exact=True).fill("bulk")
-    form.get_by_label("Weight").fill("7")
+    form.get_by_role("spinbutton", name="Weight").fill("7")
     form.get_by_role("button", name="Look at the change").click()
     page.get_by_role("button", name="Begin class bulk").click(timeout=PATIENCE_MS)
     told = f"terminal {DRIVER} is in rollout {made['id']}, not ended yet"
@@ -242,7 +242,7 @@ def test_a_setting_of_a_terminal_is_changed_at_its_gateway(
     card.get_by_role("button", name=f"Change a setting of gateway {HUB}").click()
     form = card.get_by_role("form")
     choose(form, "Setting", "Sends at most, Mbit/s")
-    form.get_by_label("Sends at most, Mbit/s").fill("2.5")
+    form.get_by_role("spinbutton", name="Sends at most, Mbit/s").fill("2.5")
     look = form.get_by_role("button", name="Look at the change")
     look.click()
     seen = card.get_by_role("region", name=f"What would change at gateway {HUB}")
