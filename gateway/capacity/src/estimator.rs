@@ -94,6 +94,12 @@ pub struct Estimator {
     tried: Option<Instant>,
     /// The estimate before it fell, bit/s, if that fall began the present drain.
     fallen_from: Option<f64>,
+    /// The present drain began while so little was sent that it may be a queue of others alone.
+    doubtful: bool,
+    /// When such a drain last ended, and the estimate from before it came back; and when the first of
+    /// a row of such drains began.
+    restored: Option<Instant>,
+    doubted_since: Option<Instant>,
     /// Since when there has been a backlog.
     backlogged: Option<Instant>,
     /// When the backlog of the present flight began, and when it was last seen: a short pause does
@@ -144,6 +150,9 @@ impl Estimator {
             most_found: None,
             tried: None,
             fallen_from: None,
+            doubtful: false,
+            restored: None,
+            doubted_since: None,
             backlogged: None,
             flight: None,
             drain_bits: 0.0,
@@ -183,6 +192,7 @@ impl Estimator {
         self.others = None;
         (self.most_found, self.tried) = (None, None);
         self.fallen_from = None;
+        self.doubtful = false;
         self.drain_bits = 0.0;
         self.probing = Probing::new();
     }
@@ -258,6 +268,7 @@ impl Estimator {
     pub fn interrupt(&mut self) {
         self.history.clear();
         self.drain = None;
+        self.restore_if_doubtful();
         self.fallen_from = None;
         self.drain_bits = 0.0;
         self.backlogged = None;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Drain, Estimator, MOST_FRAMES};
+use super::{Drain, Estimator, FILLED, MOST_FRAMES};
 use crate::Reason;
 use crate::history::SENT_BITS;
 use crate::view::{TOO_MUCH, View, is_short};
@@ -25,6 +25,10 @@ const UNMOVED_BESIDE: u32 = 3;
 const FALLEN: f64 = 0.25;
 /// While a queue drains, arrivals raise the estimate if they exceed it this many times.
 const RAISED_BY: f64 = 1.5;
+/// The estimate comes back from drains that may have been of others' queue, but not after so long, if
+/// they follow each other within the second of these.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CALM: Duration = Duration::from_secs(3);
 /// The part of the learned loss that is kept each time the estimate was too high.
 const LOSS_KEPT: f64 = 0.9;
 
@@ -68,12 +72,40 @@ impl Estimator {
         if self.drain.is_none() {
             self.before = before;
             self.fallen_from = Some(before);
+            self.doubtful =
+                !view.window_full && self.is_little(view.sent) && self.has_patience(now);
         }
         // Arrivals are scaled up by the learned loss. If that is over, fewer arrive than it seems.
         self.loss *= LOSS_KEPT;
         self.estimate(before.min(carried), Reason::Limit);
         self.begin_drain(now, view.latest);
         self.probing.step_back(now, view.base);
+    }
+
+    /// Whether so little is sent, bit/s, because a plan allows no more, that others fill the link more
+    /// likely than that it carries only this.
+    fn is_little(&self, sent: f64) -> bool {
+        let ceiling = self.limits.ceiling_bps.map(|bps| bps as f64);
+        let known = self.capacity.or(ceiling);
+        known.is_some_and(|bps| sent < FILLED * bps)
+    }
+
+    /// Whether others may still be the cause of a queue, in a row of them that this one belongs to.
+    fn has_patience(&mut self, now: Instant) -> bool {
+        let goes_on = self.restored.is_some_and(|at| now < at + CALM);
+        let began = self.doubted_since.filter(|_| goes_on).unwrap_or(now);
+        self.doubted_since = Some(began);
+        now < began + PATIENCE
+    }
+
+    /// Takes back a fall of the estimate that may have shown others' queue alone.
+    pub(super) fn restore_if_doubtful(&mut self) -> bool {
+        let doubtful = std::mem::take(&mut self.doubtful);
+        if doubtful {
+            self.fallen_from = None;
+            self.capacity = Some(self.before).filter(|bps| bps.is_finite());
+        }
+        doubtful
     }
 
     pub(super) fn begin_drain(&mut self, now: Instant, rtt: Duration) {
@@ -227,6 +259,9 @@ impl Estimator {
         self.unmoved = 0;
         self.drain = None;
         self.drain_bits = 0.0;
+        if self.restore_if_doubtful() {
+            self.restored = Some(now);
+        }
         match self.fallen_from.take().zip(self.capacity) {
             Some((from, capacity)) if is_short(view.base) && capacity < from * (1.0 - FALLEN) => {
                 self.probing.look_for(now, from / capacity - 1.0);

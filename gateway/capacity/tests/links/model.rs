@@ -59,6 +59,8 @@ pub struct Link {
     pub pretends: OverTime<f64>,
     /// Other senders' traffic in the same queue, bit/s.
     pub others: OverTime<f64>,
+    /// What a plan allows the sender, bit/s.
+    pub planned: OverTime<f64>,
     /// The sender's own traffic, bit/s.
     pub offered: OverTime<f64>,
     /// Something waits at all times, if only others' traffic.
@@ -96,6 +98,7 @@ impl Link {
             demand: None,
             pretends: Box::new(|_| 0.0),
             others: Box::new(|_| 0.0),
+            planned: Box::new(|_| f64::INFINITY),
             offered: Box::new(|_| f64::INFINITY),
             waits: false,
             told_back: None,
@@ -214,6 +217,7 @@ pub struct Way<'a> {
     half_acknowledged: bool,
     /// The rate that TCP was last told, bit/s, and whether it fell since the last reading.
     paced: f64,
+    planned: f64,
     lowered: bool,
 }
 
@@ -266,6 +270,7 @@ impl<'a> Way<'a> {
             heard: 0.0,
             half_acknowledged: false,
             paced: f64::INFINITY,
+            planned: f64::INFINITY,
             lowered: false,
         }
     }
@@ -280,7 +285,8 @@ impl<'a> Way<'a> {
             Sender::Found(_) => {
                 let first = self.first_flight().map(|first| first.then_bps);
                 let rate = self.estimator.rate_bps(now).or(first);
-                rate.map_or(UNLIMITED, |bps| bps as f64)
+                let rate = rate.map_or(UNLIMITED, |bps| bps as f64);
+                rate.min(self.planned)
             }
             Sender::Oracle(late) => (self.link.rate)((t - late).max(0.0)),
         }
@@ -297,6 +303,7 @@ impl<'a> Way<'a> {
 
     /// One millisecond at `t`; `queue_s` is the other direction's queue.
     fn pass(&mut self, t: f64, now: Instant, queue_s: f64) {
+        self.planned = (self.link.planned)(t);
         let allowed = self.allowed(t, now);
         self.send(t, allowed);
         self.carry(t);
@@ -541,7 +548,9 @@ impl<'a> Way<'a> {
 
     /// The estimator takes a reading.
     fn read(&mut self, now: Instant) {
-        self.reading.allowed_bps = self.estimator.rate_bps(now);
+        let plan = Some(self.planned).filter(|bps| bps.is_finite());
+        let rate = self.estimator.rate_bps(now);
+        self.reading.allowed_bps = rate.into_iter().chain(plan.map(|bps| bps as u64)).min();
         self.reading.rtt = self.fresh.then(|| Duration::from_secs_f64(self.srtt));
         self.estimator.read(now, self.reading);
         let drain = self.estimator.drain_bits() as f64;

@@ -126,3 +126,43 @@ fn what_is_told_anew_is_not_old() {
     // The first probe comes once a round trip has been seen again.
     assert_eq!(most_allowed(Estimator::begin_anew, 1_200), 2_500_000);
 }
+
+/// A terminal of which a plan lets little leave, all of which it sends, and whose link carries less
+/// than that from 10 to `until_s`: for a time because of others.
+fn planned(others: bool, until_s: f64) -> Link {
+    let busy = move |t: f64| (10.0..until_s).contains(&t);
+    let mut link = Link::new(|_| 40e6, 0.56);
+    if others {
+        link.others = Box::new(move |t| if busy(t) { 44e6 } else { 1e6 });
+    } else {
+        link.rate = Box::new(move |t| if busy(t) { 1e6 } else { 40e6 });
+    }
+    let rises = move |t: f64| t > 30.0 && until_s < 30.0;
+    link.planned = Box::new(move |t| if rises(t) { 40e6 } else { 2e6 });
+    link.offered = Box::new(move |t| if rises(t) { f64::INFINITY } else { 2e6 });
+    link.tcp = Some(0.56);
+    link.as_in_a_node = true;
+    link
+}
+
+/// Others' uploads fill the beam for a while. What little this terminal may send meanwhile does not
+/// show what the link carries.
+#[test]
+fn what_little_a_plan_lets_leave_beside_others_is_no_capacity() {
+    for until_s in [11.0, 13.0, 16.0] {
+        let course = run(&planned(true, until_s), &hinted(36e6), 40.0, EACH_MS);
+        show(&format!("until {until_s}"), &course, 30.0, 40.0);
+        let low = course.least_estimate(25.0, 30.0);
+        println!("{:.2} Mbit/s", low / 1e6);
+        assert!(low > 20e6, "{low}");
+    }
+}
+
+/// But a link that really carries less than the plan allows is found, soon after its first queue.
+#[test]
+fn less_than_a_plan_lets_leave_is_found() {
+    let course = run(&planned(false, 60.0), &hinted(36e6), 50.0, EACH_MS);
+    show("less", &course, 30.0, 50.0);
+    assert!(course.least_estimate(30.0, 50.0) < 1.2e6);
+    assert!(course.queue(0.95, 30.0, 50.0) < 0.2);
+}
