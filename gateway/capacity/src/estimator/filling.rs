@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Estimator;
+use super::starting::MOST_FLIGHT_BITS;
 use crate::Reason;
 
 /// Data that waits counts as a backlog only if this part of what was allowed was sent. Otherwise it
@@ -80,8 +81,8 @@ impl Estimator {
     }
 
     /// Whether a transport's window limited what was sent between two times, although it would have
-    /// let a round trip be filled. The small window of a new session shows nothing of the link,
-    /// however long the queue of others makes its round trip.
+    /// let a round trip be filled, or is larger than a first flight. The small window of a new
+    /// session shows nothing of the link, however long the queue of others makes its round trip.
     pub(super) fn window_was_full(
         &self,
         from: Instant,
@@ -89,7 +90,8 @@ impl Estimator {
         allowed_bps: Option<u64>,
     ) -> bool {
         let base = self.base.get().unwrap_or_default().as_secs_f64();
-        let fills = |bps: u64| self.history.in_flight(from, to) >= FILLED * bps as f64 * base;
+        let needed = |bps: u64| (FILLED * bps as f64 * base).min(MOST_FLIGHT_BITS);
+        let fills = |bps: u64| self.history.in_flight(from, to) >= needed(bps);
         self.history.window_full(from, to) && allowed_bps.is_none_or(fills)
     }
 

@@ -9,7 +9,7 @@ use crate::{FirstFlight, Reading, Reason};
 
 /// A first flight of a satellite hop, bits: 64 packets. A shorter way has TCP's initial window (ten
 /// packets, RFC 6928) for each 25 ms of its round trip, as TCP Hybla has it, and at least one.
-const MOST_FLIGHT_BITS: f64 = 64.0 * 12_000.0;
+pub(super) const MOST_FLIGHT_BITS: f64 = 64.0 * 12_000.0;
 const LEAST_FLIGHT_BITS: f64 = 10.0 * 12_000.0;
 const REFERENCE_RTT: Duration = Duration::from_millis(25);
 /// How fast it leaves, bit/s: its answers come within two or three readings.

@@ -55,3 +55,20 @@ fn a_window_that_would_fill_the_link_shows_what_it_carries() {
     let least = beside_others(180);
     assert!(least.is_some_and(|bps| bps < 3_900_000), "{least:?}");
 }
+
+/// What is told may be far more than the link carries: then windows limit what is sent, to much less
+/// than is allowed.
+#[test]
+fn a_link_that_carries_a_fiftieth_of_what_is_told_is_found() {
+    for (rate, told_bps) in [(4e6, 100e6), (2e6, 100e6), (4e6, 1e9)] {
+        let link = Link {
+            tcp: Some(0.56),
+            as_in_a_node: true,
+            ..Link::new(move |_| rate, 0.56)
+        };
+        let course = run(&link, &told(told_bps), 20.0, EACH_MS);
+        show(&format!("{rate} told {told_bps}"), &course, 10.0, 20.0);
+        assert!(course.least_estimate(0.0, 5.0) < 1.5 * rate);
+        assert!(course.queue(0.95, 10.0, 20.0) < 0.3);
+    }
+}
