@@ -94,11 +94,12 @@ pub struct Estimator {
     tried: Option<Instant>,
     /// The estimate before it fell, bit/s, if that fall began the present drain.
     fallen_from: Option<f64>,
-    /// The present drain began while so little was sent that it may be a queue of others alone.
-    doubtful: bool,
-    /// When such a drain last ended, and the estimate from before it came back; and when the first of
-    /// a row of such drains began.
+    /// The estimate before the present drain, bit/s, and what it was based on, if so little was sent
+    /// when it began that the queue may be others' alone.
+    doubtful: Option<(Option<f64>, Reason)>,
+    /// When the estimate last came back after such a drain.
     restored: Option<Instant>,
+    /// When the first of several such drains began, of which each soon followed the one before.
     doubted_since: Option<Instant>,
     /// Since when there has been a backlog.
     backlogged: Option<Instant>,
@@ -150,7 +151,7 @@ impl Estimator {
             most_found: None,
             tried: None,
             fallen_from: None,
-            doubtful: false,
+            doubtful: None,
             restored: None,
             doubted_since: None,
             backlogged: None,
@@ -192,7 +193,7 @@ impl Estimator {
         self.others = None;
         (self.most_found, self.tried) = (None, None);
         self.fallen_from = None;
-        self.doubtful = false;
+        self.doubtful = None;
         self.drain_bits = 0.0;
         self.probing = Probing::new();
     }

@@ -25,8 +25,8 @@ const UNMOVED_BESIDE: u32 = 3;
 const FALLEN: f64 = 0.25;
 /// While a queue drains, arrivals raise the estimate if they exceed it this many times.
 const RAISED_BY: f64 = 1.5;
-/// The estimate comes back from drains that may have been of others' queue, but not after so long, if
-/// they follow each other within the second of these.
+/// After a drain that may have been of others' queue, the estimate comes back. If another such drain
+/// follows within `CALM`, and another, the queue is taken for our own after `PATIENCE`.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CALM: Duration = Duration::from_secs(3);
 /// The part of the learned loss that is kept each time the estimate was too high.
@@ -72,8 +72,8 @@ impl Estimator {
         if self.drain.is_none() {
             self.before = before;
             self.fallen_from = Some(before);
-            self.doubtful =
-                !view.window_full && self.is_little(view.sent) && self.has_patience(now);
+            let doubtful = !view.window_full && self.is_little(view.sent) && self.has_patience(now);
+            self.doubtful = doubtful.then_some((self.capacity, self.reason));
         }
         // Arrivals are scaled up by the learned loss. If that is over, fewer arrive than it seems.
         self.loss *= LOSS_KEPT;
@@ -90,7 +90,7 @@ impl Estimator {
         known.is_some_and(|bps| sent < FILLED * bps)
     }
 
-    /// Whether others may still be the cause of a queue, in a row of them that this one belongs to.
+    /// Whether others may still be the cause, if a drain begins at `now`.
     fn has_patience(&mut self, now: Instant) -> bool {
         let goes_on = self.restored.is_some_and(|at| now < at + CALM);
         let began = self.doubted_since.filter(|_| goes_on).unwrap_or(now);
@@ -98,14 +98,14 @@ impl Estimator {
         now < began + PATIENCE
     }
 
-    /// Takes back a fall of the estimate that may have shown others' queue alone.
+    /// Takes back a fall of the estimate that may have shown others' queue alone; whether it did.
     pub(super) fn restore_if_doubtful(&mut self) -> bool {
-        let doubtful = std::mem::take(&mut self.doubtful);
-        if doubtful {
-            self.fallen_from = None;
-            self.capacity = Some(self.before).filter(|bps| bps.is_finite());
-        }
-        doubtful
+        let Some(before) = self.doubtful.take() else {
+            return false;
+        };
+        (self.capacity, self.reason) = before;
+        self.fallen_from = None;
+        true
     }
 
     pub(super) fn begin_drain(&mut self, now: Instant, rtt: Duration) {

@@ -155,6 +155,8 @@ fn what_little_a_plan_lets_leave_beside_others_is_no_capacity() {
         let low = course.least_estimate(25.0, 30.0);
         println!("{:.2} Mbit/s", low / 1e6);
         assert!(low > 20e6, "{low}");
+        // Nothing has been measured, and it is not told so.
+        assert_eq!(course.reasons[29], Some(Reason::Hint));
     }
 }
 
