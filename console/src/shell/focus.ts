@@ -1,4 +1,4 @@
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 /**
  * The reference of a part of the page that opens on demand: its first field, or else the part itself, gets the
@@ -6,7 +6,8 @@ import { useEffect, useRef } from "preact/hooks";
  */
 export function useFocusInside<E extends HTMLElement>(isOpen = true) {
   const part = useRef<E>(null);
-  useEffect(() => {
+  // At once: a click may otherwise come first, and what it focuses would count as what had the focus before.
+  useLayoutEffect(() => {
     const { current } = part;
     if (!isOpen || !current) return undefined;
     const before = document.activeElement;

@@ -7,7 +7,7 @@ import { useEffect } from "preact/hooks";
 
 /** What may get the focus of something in it that is gone. */
 const PART = "[tabindex], section";
-/** A part that was opened gives the focus back by itself once it is gone, some 35 ms later at the latest. */
+/** What stands in place of what is gone, as a dialog that was opened, may take the focus by itself. */
 const SETTLE_MS = 50;
 
 /** Keeps it within the page's content, for as long as the page is shown. */
