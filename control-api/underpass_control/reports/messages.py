@@ -176,6 +176,9 @@ class BlockageReport(Report):
     entry_ms: Milliseconds
     exit_ms: Milliseconds | None = None
     source: Literal["plan", "modem", "operator", "probing"]
+    # The node has not heard its peer since its process began, so an earlier process may have
+    # reported the same blockage.
+    unheard: bool = False
 
 
 class PlanReport(Report):

@@ -238,6 +238,7 @@ class Sorter:
                 exit_reported=seen.exit_ms is not None,
                 source=seen.source,
                 received_ms=self.received_ms,
+                unheard=seen.unheard,
             )
         )
 

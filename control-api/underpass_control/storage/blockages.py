@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import and_, or_, select, tuple_
+from sqlalchemy import ColumnElement, and_, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import aliased
 
 from dama.prediction.same import Span, has_begun
 from underpass_control.instants import milliseconds_of, moment_of, rfc3339
@@ -49,6 +50,8 @@ class Observed:
     predicted: int | None = None
     entry_error_ms: int | None = None
     exit_error_ms: int | None = None
+    # Only in reports: the node had not heard its peer since its process began.
+    unheard: bool = False
 
     @property
     def is_sensed(self) -> bool:
@@ -64,8 +67,12 @@ class Observed:
         """The key by which two reports are of the same blockage."""
         return self.terminal, self.link, self.path, self.entry_ms
 
+    def spans(self, time_ms: int) -> bool:
+        """Tell whether a time is within it."""
+        return self.entry_ms <= time_ms and (self.exit_ms is None or time_ms < self.exit_ms)
 
-_COLUMNS = tuple(one.name for one in fields(Observed))
+
+_COLUMNS = tuple(one.name for one in fields(Observed) if one.name != "unheard")
 _values = attrgetter(*_COLUMNS)
 _KEY = _COLUMNS[:4]
 _CHANGED = ("exit_ms", "exit_reported", "predicted", "entry_error_ms", "exit_error_ms")
@@ -79,11 +86,11 @@ _PUT = BulkInsert(
 
 
 async def observe(
-    connection: AsyncConnection, reports: Iterable[Observed], beam_paths: BeamPaths
+    connection: AsyncConnection, reports: Sequence[Observed], beam_paths: BeamPaths
 ) -> list[Observed]:
     """Store observed blockages with their expectations; return the new or changed ones."""
     merged: dict[tuple[int, str, str, int], Observed] = {}
-    for report in reports:
+    for report in await _joined(connection, reports):
         known = merged.get(report.key)
         if known is None or (report.exit_reported and not known.exit_reported):
             merged[report.key] = report
@@ -163,6 +170,47 @@ async def newest(
     return {row.terminal: (row.entry_ms, row.exit_ms) for row in rows}
 
 
+async def _joined(connection: AsyncConnection, reports: Sequence[Observed]) -> Sequence[Observed]:
+    """Return the reports, with each blockage under the entry by which it is known.
+
+    A node that is started anew, or upgraded, inside a blockage reports it a second time. It has not
+    heard its peer by then, so the link was not up in between, as far as anybody knows.
+    """
+    unheard = [one for one in reports if one.unheard]
+    known: dict[tuple[int, str, str], list[Observed]] = {}
+    for start in range(0, len(unheard), _AT_ONCE):
+        last = map(_last_before, unheard[start : start + _AT_ONCE])
+        for row in await connection.execute(select(Table.__table__).where(or_(*last))):
+            one = of_row(row._asdict())
+            known.setdefault(one.key[:3], []).append(one)
+
+    def joined(report: Observed) -> Observed:
+        begun = known.get(report.key[:3], ()) if report.unheard else ()
+        for one in begun:
+            if one.spans(report.entry_ms):
+                return replace(report, entry_ms=one.entry_ms, source=one.source)
+        return report
+
+    return [joined(report) for report in reports]
+
+
+def _last_before(report: Observed) -> ColumnElement[bool]:
+    """Select the last blockage of a link that began no later than a reported one."""
+    before = aliased(Table)
+    last = select(func.max(before.entry_ms)).where(
+        before.terminal == report.terminal,
+        before.link == report.link,
+        before.path == report.path,
+        before.entry_ms <= report.entry_ms,
+    )
+    return and_(
+        Table.terminal == report.terminal,
+        Table.link == report.link,
+        Table.path == report.path,
+        Table.entry_ms == last.scalar_subquery(),
+    )
+
+
 async def _stored(
     connection: AsyncConnection, reports: Collection[Observed]
 ) -> dict[tuple[int, str, str, int], Observed]:
@@ -238,7 +286,7 @@ def shown(one: Observed) -> dict[str, Any]:
     document = {"state": "observed", **asdict(one), "entry": rfc3339(moment_of(one.entry_ms))}
     if one.exit_ms is not None:
         document["exit"] = rfc3339(moment_of(one.exit_ms))
-    for name in ("entry_ms", "exit_ms", "exit_reported", "received_ms"):
+    for name in ("entry_ms", "exit_ms", "exit_reported", "received_ms", "unheard"):
         del document[name]
     return {name: value for name, value in document.items() if value is not None}
 

@@ -94,6 +94,54 @@ def test_blockages_are_read_by_time_state_and_terminal(api: Api) -> None:
     assert "states are" in api.get("/v1/blockages?state=lost").text
 
 
+def by_hub(entry_ms: int, exit_ms: int | None = None, **members: object) -> dict[str, object]:
+    return {**observed(entry_ms, exit_ms, direction="forward", **members), "node": HUB}
+
+
+def is_up(api: Api, time_ms: int) -> None:
+    made = status(link(FIRST, "forward"), time_ms=time_ms, synchronised=True)
+    taken(api, entry(made, HUB))
+
+
+def since(api: Api, at: int) -> list[tuple[int, int | None, str]]:
+    found = api.get(f"/v1/blockages?terminal={FIRST}&state=observed").json["blockages"]
+    return [
+        (
+            milliseconds_of(one["entry"]) - at,
+            milliseconds_of(one["exit"]) - at if "exit" in one else None,
+            one["source"],
+        )
+        for one in found
+    ]
+
+
+def test_a_blockage_in_which_a_hub_is_started_anew_is_one(api: Api) -> None:
+    at = now_ms() - 100_000
+    taken(api, by_hub(at, source="probing"))
+    for again_ms in (20_000, 40_000):
+        taken(api, by_hub(at + again_ms, source="plan", unheard=True))
+    assert since(api, at) == [(0, None, "probing")]
+    is_up(api, at + 60_500)
+    assert since(api, at) == [(0, 60_500, "probing")]
+    # The hub's report of the end is more exact, and changes nothing when it is repeated.
+    for _ in range(2):
+        taken(api, by_hub(at + 40_000, at + 60_000, source="plan", unheard=True))
+        taken(api, by_hub(at + 40_000, source="plan", unheard=True))
+        assert since(api, at) == [(0, 60_000, "probing")]
+
+
+def test_blockages_are_not_joined_if_the_link_was_up_in_between(api: Api) -> None:
+    at = now_ms() - 100_000
+    taken(api, by_hub(at))
+    is_up(api, at + 10_000)
+    taken(api, by_hub(at + 20_000, unheard=True), by_hub(at + 21_000, path="lte", unheard=True))
+    apart = [(0, 10_000, "modem"), (20_000, None, "modem"), (21_000, None, "modem")]
+    assert since(api, at) == apart
+    # Nor if the node has heard its peer, or has a clock that was set back.
+    taken(api, by_hub(at + 30_000), by_hub(at - 10_000, unheard=True))
+    assert since(api, at) == [(-10_000, None, "modem"), *apart, (30_000, None, "modem")]
+
+
 @pytest.mark.parametrize("order", ["time", "newest"])
 def test_pages_of_blockages_hold_each_once(api: Api, order: str) -> None:
     at = now_ms() - 100_000

@@ -196,6 +196,10 @@ pub struct Blockage {
     pub entry_ms: u64,
     /// Who said so first.
     pub source: BlockageSource,
+    /// The node has not heard the peer since its process began: an earlier process may have
+    /// reported the same blockage, with an earlier entry.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unheard: bool,
     /// When it ended, ms since the Unix epoch; absent while it lasts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_ms: Option<u64>,

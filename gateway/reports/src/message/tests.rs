@@ -91,7 +91,13 @@ fn vectors() -> [(&'static str, Vec<Report>); 7] {
         direction: Direction::Return,
         entry_ms: 1_795_230_045_210,
         source: BlockageSource::Probing,
+        unheard: false,
         exit_ms,
+    };
+    let unheard = Blockage {
+        source: BlockageSource::Plan,
+        unheard: true,
+        ..blockage(None)
     };
     let plan = |terminal, link| PlanAcknowledgement {
         beam: "east".into(),
@@ -151,6 +157,7 @@ fn vectors() -> [(&'static str, Vec<Report>); 7] {
             vec![
                 of_run(Body::Blockage(blockage(None)), 50_312),
                 of_run(Body::Blockage(blockage(Some(1_795_230_106_000))), 111_001),
+                of_run(Body::Blockage(unheard), 111_002),
             ],
         ),
         (

@@ -28,6 +28,7 @@ pub(in crate::run) async fn watch(
             direction: reporter.direction(),
             entry_ms: seen.entry_ms,
             source: seen.source,
+            unheard: seen.unheard,
             exit_ms: seen.exit_ms,
         }));
     };
@@ -80,6 +81,8 @@ struct Lasting {
     /// Its reported entry; none if the time of day was not known.
     entry_ms: Option<u64>,
     source: BlockageSource,
+    /// At its entry, this process had never heard the peer.
+    unheard: bool,
 }
 
 /// What is to be reported of a blockage.
@@ -87,6 +90,7 @@ struct Lasting {
 struct Seen {
     entry_ms: u64,
     source: BlockageSource,
+    unheard: bool,
     exit_ms: Option<u64>,
 }
 
@@ -113,11 +117,13 @@ impl Blockages {
                     entry,
                     entry_ms: ms_at(entry),
                     source: reported(source),
+                    unheard: event.silent_since.is_none(),
                 };
                 self.lasting.insert(event.hop, lasting);
                 let seen = Seen {
                     entry_ms: lasting.entry_ms?,
                     source: lasting.source,
+                    unheard: lasting.unheard,
                     exit_ms: None,
                 };
                 let due = silent.map(|since| since + LEAST);
@@ -132,11 +138,17 @@ impl Blockages {
                 if self.brief.remove(&event.hop).is_some() {
                     return None;
                 }
+                // That a plan is over says nothing of a link on which nobody was heard. The end is
+                // then told by the first status that has it up.
+                if lasted.source == BlockageSource::Plan && event.silent_since.is_none() {
+                    return None;
+                }
                 let exit_ms = ms_at(event.at)?;
                 let entry_ms = lasted.entry_ms.or_else(|| ms_at(lasted.entry))?;
                 Some(Seen {
                     entry_ms,
                     source: lasted.source,
+                    unheard: lasted.unheard,
                     // The clock may have been corrected meanwhile.
                     exit_ms: Some(exit_ms.max(entry_ms)),
                 })
@@ -221,6 +233,7 @@ mod tests {
         let told = Seen {
             entry_ms: 9_000,
             source: BlockageSource::Probing,
+            unheard: false,
             exit_ms: None,
         };
         assert_eq!(begun, Some(told));
@@ -242,6 +255,47 @@ mod tests {
         let begun = LinkChange::Blocked(Source::Modem);
         let begun = blockages.note(&event(start, 10, begun), seconds(start));
         assert_eq!(begun.map(|seen| seen.entry_ms), Some(10_000));
+    }
+
+    #[test]
+    fn blockage_before_the_peer_was_heard_says_so_and_is_over_once_it_is_heard() {
+        let start = Instant::now();
+        let mut blockages = Blockages::default();
+        let of_plan = |after_s| event(start, after_s, LinkChange::Blocked(Source::Plan));
+        let free = |after_s| {
+            let free = LinkChange::Free(Duration::from_secs(10));
+            event(start, after_s, free)
+        };
+        let unheard = |event| LinkEvent {
+            silent_since: None,
+            ..event
+        };
+        let told = |entry_ms, exit_ms| {
+            Some(Seen {
+                entry_ms,
+                source: BlockageSource::Plan,
+                unheard: true,
+                exit_ms,
+            })
+        };
+
+        let begun = blockages.note(&unheard(of_plan(10)), seconds(start));
+        assert_eq!(begun, told(10_000, None));
+        let plan_over = blockages.note(&unheard(free(20)), seconds(start));
+        assert_eq!(plan_over, None);
+        let replanned = blockages.note(&unheard(of_plan(21)), seconds(start));
+        assert_eq!(replanned, told(21_000, None));
+        let heard = blockages.note(&free(31), seconds(start));
+        assert_eq!(heard, told(21_000, Some(31_000)));
+
+        let next = blockages.note(&of_plan(60), seconds(start));
+        assert_eq!(next.map(|seen| seen.unheard), Some(false));
+        // A modem knows when the link is free.
+        let mut other = Blockages::default();
+        let begun = unheard(event(start, 10, LinkChange::Blocked(Source::Modem)));
+        assert!(other.note(&begun, seconds(start)).is_some());
+        let over = other.note(&unheard(free(20)), seconds(start));
+        assert_eq!(over.and_then(|seen| seen.exit_ms), Some(20_000));
     }
 
     #[test]
