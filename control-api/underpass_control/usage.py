@@ -14,11 +14,13 @@ BUCKET_MS = 10_000
 YOUNG_MS = 60_000
 _SLOT_MS = 1_000
 _SLOTS = BUCKET_MS // _SLOT_MS
-# A link with traffic is reported each second; with one report lost, and seconds that begin between
-# reports, two seconds may have none. An idle link is reported every 10 s.
+# While clients hand in data, a link is reported each second; with one report lost, and seconds that
+# begin between reports, two seconds may have none. Any other link is reported every 10 s, even
+# while it carries the acknowledgements of a download.
 _MOST_MISSING = 2
 _MOST_MISSING_IDLE = 12
-# The most that an idle link carries in 10 s: reports, beacons and keepalives.
+# The most that an idle link carries in 10 s: reports, beacons and keepalives. If clients hand in no
+# more than that, its reports are as rare.
 _IDLE_BITS = 160_000
 # Efficiencies come as decimal fractions; more digits than this are noise and cost.
 _DENOMINATOR = 1_000
@@ -188,7 +190,7 @@ class _Seconds:
         after = self.masks.get(bucket.start_ms + BUCKET_MS, (0, 0))[0]
         # Up to the next report: the seconds of the next bucket that come before it.
         ahead = self.missing + ((after & -after).bit_length() - 1 if after else _SLOTS)
-        # If more than this was sent in a gap, its reports have not come yet.
-        idle = bucket.sent_bits <= _IDLE_BITS
+        # If more than this was handed in and sent, the reports of a gap have not come yet.
+        idle = min(bucket.sent_bits, bucket.offered_bits) <= _IDLE_BITS
         most = _MOST_MISSING_IDLE if idle else _MOST_MISSING
         bucket.complete = covered and max(longest, ahead) <= most

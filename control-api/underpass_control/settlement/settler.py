@@ -136,7 +136,7 @@ class Settler:
             await settled_usage.keep(connection, self._beam, link, known.start_ms, counted)
         if missing:
             _LOG.warning(
-                "settled without reports",
+                "settled without all reports",
                 beam=self._beam,
                 link=link.value,
                 terminals=len(missing),

@@ -104,6 +104,21 @@ def test_an_idle_link_is_complete_with_a_report_each_ten_seconds_and_a_busy_one_
     assert not any(bucket.complete for bucket in read(api, 20, 80, SECOND))
 
 
+@pytest.mark.parametrize("offset", [0, 3.5, 9])
+def test_a_link_with_acknowledgements_only_is_complete_with_a_report_each_ten_seconds(
+    api: Api, offset: float
+) -> None:
+    # Their bytes are no news to the node, which reports no more often than on an idle link.
+    of_download = [
+        counted(10.1 * n + offset, 140_000 * n, offered_bytes=500 * n) for n in range(10)
+    ]
+    take(api, of_download)
+    assert all(bucket.complete for bucket in read(api, 20, 80))
+    # Missing reports of a blockage still leave it incomplete.
+    take(api, [counted(120 + offset, 140_000 * 12, offered_bytes=500 * 12)])
+    assert not read(api, 100, 110)[0].complete
+
+
 def test_blocked_time_is_that_of_the_reports_that_could_not_send(api: Api) -> None:
     take(api, [counted(n, min(n, 7) * 1000, blocked=7 <= n < 23) for n in range(31)])
     assert [bucket.blocked_ms for bucket in read(api)] == [3_000, 10_000, 3_000, 0]
