@@ -262,6 +262,12 @@ class NodeReport(Model):
     reported: Instant | None = None
 
 
+class NodeQuery(Page):
+    """Which nodes."""
+
+    role: Literal["terminal", "gateway"] | None = None
+
+
 class NodeList(Model):
     """A page of what nodes have said of themselves, in order of nodes and roles."""
 

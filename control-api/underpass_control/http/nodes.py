@@ -33,7 +33,7 @@ class Nodes:
                 self._page,
                 READERS,
                 tenancy=Tenancy.ROWS,
-                query=models.Page,
+                query=models.NodeQuery,
                 answers=models.NodeList,
             ),
             Endpoint(
@@ -48,11 +48,11 @@ class Nodes:
         ]
 
     async def _page(self, call: Call) -> models.NodeList:
-        query = call.query(models.Page)
+        query = call.query(models.NodeQuery)
         parts = parts_after(query.cursor, 2)
         after = None if parts is None else (number_of(parts[0]), parts[1])
         async with self._database.reading() as connection:
-            rows = await nodes.page(connection, after=after, limit=query.limit)
+            rows = await nodes.page(connection, after=after, limit=query.limit, role=query.role)
         last = next_page(rows, query.limit, lambda row: f"{row.node}:{row.role}")
         return models.NodeList(nodes=[_shown(row) for row in rows], next=last)
 

@@ -71,10 +71,16 @@ async def _serving(connection: AsyncConnection, gateways: Iterable[int]) -> set[
 
 
 async def page(
-    connection: AsyncConnection, *, after: tuple[int, str] | None, limit: int
+    connection: AsyncConnection,
+    *,
+    after: tuple[int, str] | None,
+    limit: int,
+    role: Role | None = None,
 ) -> Sequence[Row[Any]]:
-    """Return the rows after a node and role, in order of both."""
+    """Return the rows after a node and role, in order of both; of one role, if that is given."""
     query = select(Table.__table__).order_by(Table.node, Table.role).limit(limit)
+    if role is not None:
+        query = query.where(Table.role == role)
     if after is not None:
         query = query.where(tuple_(Table.node, Table.role) > after)
     return (await connection.execute(query)).all()

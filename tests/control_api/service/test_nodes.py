@@ -51,6 +51,10 @@ def test_nodes_are_listed_page_by_page_and_a_gateway_speaks_for_itself(api: Api)
         (FIRST, "terminal", "1.0"),
         (SECOND, "terminal", "1.1"),
     ]
+    for role, nodes in (("gateway", [HUB]), ("terminal", [FIRST, SECOND])):
+        pages = api.pages(f"/v1/nodes?role={role}&limit=1")
+        assert [one["node"] for page in pages for one in page["nodes"]] == nodes
+    assert api.get("/v1/nodes?role=hub").status == 400
     for wrong in ("x", "MQ", "IjE6Ig", "Ijk5OTk5OTk5OTk5OTk5OTk5OTk5OngiCg"):
         assert api.get(f"/v1/nodes?cursor={wrong}").status in (200, 400)
 
@@ -100,6 +104,7 @@ def test_a_tenant_sees_its_own_vehicles_only(api: Api) -> None:
     taken(api, entry(status(link(NORTHERN, "forward"), node=said("hub")), HUB))
     token = api.run(api.token(Role.VIEWER, tenant=NORTH))
     assert [one["node"] for one in api.get("/v1/nodes", caller=token).json["nodes"]] == [NORTHERN]
+    assert api.get("/v1/nodes?role=gateway", caller=token).json["nodes"] == []
     assert of(api, NORTHERN, token)["version"] == f"of-{NORTHERN}"
     assert api.get(f"/v1/terminals/{SOUTHERN}/node", caller=token).status == 404
 
