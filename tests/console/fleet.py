@@ -84,7 +84,9 @@ class Fleet:
         blocked = any(
             self._at(one.entry_ms) <= at_ms < self._at(one.exit_ms) for one in self.drive.covered
         )
-        entries = [self._entry(HUB, self._status("forward", NODES, at_ms, blocked), at_ms)]
+        of_hub = self._status("forward", NODES, at_ms, blocked)
+        of_hub["node"] = {"version": "2.0.1", "certificate_end_ms": self.certificate_end_ms}
+        entries = [self._entry(HUB, of_hub, at_ms)]
         for node in NODES:
             status = self._status("return", (node,), at_ms, blocked)
             status["node"] = {"version": "1.2.3", "certificate_end_ms": self.certificate_end_ms}

@@ -22,7 +22,7 @@ from tests.console.service import ControlService, now_ms
 
 _PAGES = (
     *("map/11", "beams", "beams/east", "beams/east?link=return", "beams/nowhere"),
-    *("terminals", "terminals/11", "events", "alerts"),
+    *("terminals", "terminals/11", "gateways", "gateways/1", "events", "alerts"),
     *("access/users", "access/tokens", "access/tenants", "access/changes", "account"),
     *("settings/terminals", "settings/enrolments"),
 )

@@ -54,7 +54,7 @@ export default function BeamView({ route }: { route: Route }) {
       {session && !session.tenant && <OfAll beam={beam.id} link={link} />}
       <Interventions key={beam.id} beam={beam.id} />
       <h2>Its terminals</h2>
-      <VehicleTable beam={beam.id} />
+      <VehicleTable wants={(one) => one.beam === beam.id} />
     </div>
   );
 }

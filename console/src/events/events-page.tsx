@@ -63,6 +63,7 @@ export default function EventsPage({ route }: { route: Route }) {
             <td>
               {line.terminal !== undefined && <a href={hashOf("map", line.terminal)}>map</a>}{" "}
               {line.terminal !== undefined && <a href={hashOf("terminals", line.terminal)}>terminal</a>}{" "}
+              {line.gateway !== undefined && <a href={hashOf("gateways", line.gateway)}>gateway</a>}{" "}
               {line.beam !== undefined && <a href={hashOf("beams", line.beam)}>beam</a>}
             </td>
           </tr>

@@ -10,6 +10,8 @@ export interface LogLine {
   kind: string;
   text: string;
   terminal: number | undefined;
+  /** Of what concerns a gateway alone. */
+  gateway: number | undefined;
   beam: string | undefined;
 }
 
@@ -33,6 +35,7 @@ export class EventLog {
       kind: event.kind,
       text: one.text,
       terminal: one.terminal,
+      gateway: one.gateway,
       beam: one.beam ?? (one.terminal ? fleet.terminals.get(one.terminal)?.beam : undefined),
     }));
     this.lines = [...lines.reverse(), ...this.lines].slice(0, MOST_LINES);
@@ -46,7 +49,7 @@ export class EventLog {
     const found: LogLine[] = [];
     if (missingSinceMs !== undefined) {
       const text = `not live for ${seconds(nowMs - missingSinceMs)}: of that time only blockages are known`;
-      found.push({ key: (this.count += 1), timeMs: nowMs, kind: "console", text, terminal: undefined, beam: undefined });
+      found.push({ key: (this.count += 1), timeMs: nowMs, kind: "console", text, terminal: undefined, gateway: undefined, beam: undefined });
     }
     for (const one of blockages) {
       if (one.state !== "observed") continue;
@@ -59,6 +62,7 @@ export class EventLog {
           kind: "blockages",
           text: `${fleet.nameOf(one.terminal)}: ${blockageText(end, undefined)}`,
           terminal: one.terminal,
+          gateway: undefined,
           beam: fleet.terminals.get(one.terminal)?.beam,
         });
       }
@@ -79,7 +83,7 @@ export class EventLog {
   private *tell(
     { kind, data }: ServerEvent,
     fleet: Fleet,
-  ): Generator<{ text: string; terminal?: number; beam?: string }> {
+  ): Generator<{ text: string; terminal?: number; gateway?: number; beam?: string }> {
     if (kind === "blockages") {
       for (const one of data.blockages as Blockage[]) {
         if (one.state === "observed" && !this.isNews(one)) continue;
@@ -104,8 +108,9 @@ export class EventLog {
     } else {
       const beam = data.beam as string | undefined;
       const terminal = data.terminal as number | undefined;
+      const gateway = data.gateway as number | null | undefined;
       const text = otherText(kind, data, fleet);
-      if (text) yield { text, ...(terminal ? { terminal } : {}), ...(beam ? { beam } : {}) };
+      if (text) yield { text, ...(terminal ? { terminal } : gateway ? { gateway } : {}), ...(beam ? { beam } : {}) };
     }
   }
 }

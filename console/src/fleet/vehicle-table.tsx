@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import type { LinkName, Terminal } from "../api/types";
 import { useLive, useTick } from "../shell/context";
+import { counted } from "../shell/counted";
 import { bps, bytes, speed } from "../shell/format";
 import { hashOf } from "../shell/route";
 import { firstOf } from "./attention";
@@ -15,24 +16,22 @@ export function HealthBadge({ health }: { health: Health }) {
 }
 
 interface Props {
-  beam?: string | undefined;
-  tag?: string | undefined;
+  /** Tells which terminals are listed: all without it. */
+  wants?: (one: Terminal) => boolean;
   /** Leaves out what does not fit beside a map. */
   narrow?: boolean;
   selected?: number | undefined;
 }
 
-export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
+export function VehicleTable({ wants = () => true, narrow = false, selected }: Props) {
   const live = useLive();
   const [search, setSearch] = useState("");
   useTick();
   const { fleet } = live;
   const wanted = search.trim().toLowerCase();
-  const wants = (one: Terminal) =>
-    (beam === undefined || one.beam === beam) &&
-    (!tag || Boolean(one.tags?.includes(tag))) &&
-    (!wanted || `${one.node} ${one.name} ${one.beam} ${one.tags}`.toLowerCase().includes(wanted));
-  const { count, listed } = firstOf(fleet, live.now(), MOST_ROWS, wants, live.asOf());
+  const fits = (one: Terminal) =>
+    wants(one) && (!wanted || `${one.node} ${one.name} ${one.beam} ${one.tags}`.toLowerCase().includes(wanted));
+  const { count, listed } = firstOf(fleet, live.now(), MOST_ROWS, fits, live.asOf());
   const isReading = live.following.mustRead && fleet.terminals.size === 0;
   // The last rate of a silent link is not shown.
   const rate = (node: number, link: LinkName, health: Health) => bps(health === "silent" ? undefined : fleet.rates.newest(node, link));
@@ -42,7 +41,7 @@ export function VehicleTable({ beam, tag, narrow = false, selected }: Props) {
         Find <input type="search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
       </label>
       <p class="count" role="status">
-        {isReading ? "reading…" : `${count} terminals`}
+        {isReading ? "reading…" : counted(count, "terminal")}
         {count > MOST_ROWS ? `, the first ${MOST_ROWS} of them here` : ""}
       </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="List of terminals">

@@ -2,10 +2,11 @@
 
 import { useRef, useState } from "preact/hooks";
 import { filled, textOf } from "../access/listed";
-import type { Terminal } from "../api/types";
+import type { LinkState, Terminal } from "../api/types";
 import { Choice } from "../shell/choice";
 import { useLive } from "../shell/context";
-import { Flaw, Form } from "../shell/form";
+import { Field, Flaw, Form } from "../shell/form";
+import { MOST_NODE } from "../terminal/revocation";
 import { fieldErrors, namesOf } from "./one-setting";
 import { type Edit, editOf, type Place, withSetting } from "./setting-document";
 import { Name, Values } from "./setting-fields";
@@ -15,15 +16,18 @@ interface Props {
   gateway: number;
   /** Where the gateway's settings are. */
   path: string;
-  terminal: Terminal;
+  /** The terminal that may be chosen; without it, any of the gateway's by its number. */
+  terminal: Terminal | undefined;
+  /** What the gateway sends, which names its classes. */
+  sends: LinkState | undefined;
   /** Called with what the change would change, and with nothing once the form has been edited since. */
   onEdit: (edit: Edit | undefined) => void;
 }
 
 const NONE: Readonly<Record<string, string>> = {};
 
-export function GatewaySettingForm({ gateway, path, terminal, onEdit }: Props) {
-  const { client, fleet } = useLive();
+export function GatewaySettingForm({ gateway, path, terminal, sends, onEdit }: Props) {
+  const { client } = useLive();
   const [ofClass, setOfClass] = useState(false);
   const [chosen, setChosen] = useState(0);
   const [wrong, setWrong] = useState(NONE);
@@ -44,7 +48,7 @@ export function GatewaySettingForm({ gateway, path, terminal, onEdit }: Props) {
     try {
       const fields = filled(form);
       const value = valueOf(setting, fields);
-      const place: Place = ofClass ? { list: "classes", id: fields.name ?? "" } : { list: "terminals", id: terminal.node };
+      const place: Place = ofClass ? { list: "classes", id: fields.name ?? "" } : { list: "terminals", id: terminal?.node ?? Number(fields.terminal) };
       const found = await editOf(client, path, (document) => withSetting(document, place, setting.key, value));
       if (edits.current === sent) onEdit(found);
     } catch (error) {
@@ -60,7 +64,7 @@ export function GatewaySettingForm({ gateway, path, terminal, onEdit }: Props) {
         <Choice
           label="Of"
           of={[
-            [`${terminal.name} there`, 0],
+            [terminal ? `${terminal.name} there` : "one of its terminals", 0],
             ["a class, for all terminals", 1],
           ]}
           value={ofClass ? 1 : 0}
@@ -69,7 +73,8 @@ export function GatewaySettingForm({ gateway, path, terminal, onEdit }: Props) {
             setChosen(0);
           }}
         />
-        {ofClass && <Name of="class" known={namesOf(fleet.vehicles.get(terminal.node)?.forward).classes} />}
+        {ofClass && <Name of="class" known={namesOf(sends).classes} />}
+        {!ofClass && !terminal && <Field label="Terminal" name="terminal" type="number" required min={1} max={MOST_NODE} autocomplete="off" />}
         <Choice label="Setting" of={settings.map(({ label, key }) => [label, key])} value={chosen} onChange={setChosen} />
         <Values key={`${ofClass} ${setting.key}`} of={setting} />
       </Form>

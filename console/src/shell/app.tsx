@@ -25,6 +25,7 @@ const PAGES: Record<string, ComponentType<{ route: Route }>> = {
   map: MapPage,
   beams: BeamsPage,
   terminals: TerminalsPage,
+  gateways: TerminalsPage,
   events: EventsPage,
   alerts: AlertsPage,
   settings: SettingsPage,

@@ -4,7 +4,7 @@ import { useLive, useTick } from "./context";
 import { seconds, utc } from "./format";
 import { hashOf } from "./route";
 
-const PAGES = ["map", "beams", "terminals", "events", "alerts", "settings"];
+const PAGES = ["map", "beams", "terminals", "gateways", "events", "alerts", "settings"];
 
 /** The title of a page, which is its name in the address. */
 export function titleOf(page: string): string {

@@ -1,4 +1,5 @@
 import type { Vehicle } from "../fleet/fleet";
+import { GatewayLink } from "../gateway/gateway-link";
 import { bps, bytes, seconds, speed } from "../shell/format";
 import { lastHeard } from "./heard";
 import { instant } from "../shell/dates";
@@ -32,7 +33,9 @@ export function LastWords({ vehicle, nowMs }: { vehicle: Vehicle; nowMs: number 
               {bps(heard.state.rate_bps)}, {heard.state.plan ? `by plan ${heard.state.plan}` : "by no plan"}
             </dd>
             <dt>Came by</dt>
-            <dd>gateway {heard.state.gateway}</dd>
+            <dd>
+              <GatewayLink node={heard.state.gateway} />
+            </dd>
             {position && (
               <>
                 <dt>Last position</dt>

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { textOf } from "../access/listed";
 import type { StreamList } from "../api/types";
+import { GatewayLink } from "../gateway/gateway-link";
 import { useLive } from "../shell/context";
 import { utcOn } from "../shell/dates";
 import { Flaw } from "../shell/form";
@@ -39,7 +40,11 @@ export function OpenStreams({ node }: { node: number }) {
       </p>
       <p role="status">
         {asking && "Asking…"}
-        {!asking && found && `${listed(found)} As of ${utcOn(Date.parse(found.time), live.now())} UTC, by gateway ${found.gateway}.`}
+        {!asking && found && (
+          <>
+            {listed(found)} As of {utcOn(Date.parse(found.time), live.now())} UTC, by <GatewayLink node={found.gateway} />.
+          </>
+        )}
       </p>
       <Flaw>{flaw}</Flaw>
       {found && found.streams.length > 0 && <Streams found={found} />}

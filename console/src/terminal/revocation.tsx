@@ -42,7 +42,7 @@ function useRevocation() {
   return { revoke, outcome };
 }
 
-/** For the page of a terminal. */
+/** For the page of a node. */
 export function Revocation({ node }: { node: number }) {
   const { revoke, outcome } = useRevocation();
   if (!useMayOperate()) return null;
@@ -56,7 +56,7 @@ export function Revocation({ node }: { node: number }) {
   );
 }
 
-/** For any node, by its number: gateways have no page, and equipment may be lost before it has reported. */
+/** For any node, by its number: equipment may be lost before it has reported, and has no page then. */
 export function RevocationForm() {
   const { revoke, outcome } = useRevocation();
   const send = (form: HTMLFormElement) => revoke(Number(new FormData(form).get("revoked")));

@@ -5,7 +5,8 @@ import { useRef, useState } from "preact/hooks";
 import { differences } from "../access/differences";
 import { textOf } from "../access/listed";
 import { ApiError } from "../api/client";
-import type { NodeSettings, Terminal } from "../api/types";
+import type { LinkState, NodeSettings, Terminal } from "../api/types";
+import { GatewayLink } from "../gateway/gateway-link";
 import { EditLook } from "../settings/edit-look";
 import { GatewaySettingForm } from "../settings/gateway-setting-form";
 import { OneSetting } from "../settings/one-setting-form";
@@ -35,22 +36,28 @@ export function SetFromAfar({ terminal }: { terminal: Terminal }) {
   );
 }
 
-/** What is set at the gateway: what it sends to the terminal, and of its classes. */
-export function SetAtGateway({ terminal }: { terminal: Terminal }) {
-  const gateway = terminal.gateway ?? terminal.heard_by;
+interface AtGateway {
+  gateway: number;
+  /** The terminal on whose page it is shown; absent on the gateway's own. */
+  terminal?: Terminal;
+  /** What the gateway sends, as far as that has been reported. */
+  sends: LinkState | undefined;
+}
+
+/** What is set of a gateway: what it sends to its terminals, or to one, and of its classes. */
+export function SetAtGateway({ gateway, terminal, sends }: AtGateway) {
   const isOfWhole = useMay(({ tenant }) => !tenant);
   const mayChange = useMay(operates);
   const [isOpen, setOpen] = useState(false);
-  if (!gateway || !isOfWhole) return null;
+  if (!isOfWhole) return null;
   const path = `v1/gateways/${gateway}/settings`;
   return (
     <SettingsCard
-      key={gateway}
-      title={`Set at its gateway, ${gateway}`}
+      title={terminal ? <>Set at its <GatewayLink node={gateway} /></> : "Set from afar"}
       of={`gateway ${gateway}`}
       path={path}
       // Other terminals' are on their own pages.
-      isShown={({ list, id }) => list !== "terminals" || id === terminal.node}
+      isShown={({ list, id }) => !terminal || list !== "terminals" || id === terminal.node}
       mayChange={mayChange}
     >
       {(onEdit) =>
@@ -61,7 +68,7 @@ export function SetAtGateway({ terminal }: { terminal: Terminal }) {
                 Change a setting of gateway {gateway}
               </button>
             </p>
-            {isOpen && <GatewaySettingForm gateway={gateway} path={path} terminal={terminal} onEdit={onEdit} />}
+            {isOpen && <GatewaySettingForm gateway={gateway} path={path} terminal={terminal} sends={sends} onEdit={onEdit} />}
           </>
         )
       }
@@ -70,7 +77,7 @@ export function SetAtGateway({ terminal }: { terminal: Terminal }) {
 }
 
 interface CardProps {
-  title: string;
+  title: ComponentChildren;
   /** Whose settings they are. */
   of: string;
   path: string;

@@ -8,6 +8,8 @@ import { PlanOf } from "../beam/why";
 import { countdown, nextBlockage } from "../fleet/blockage";
 import { healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
+import { GatewayLink } from "../gateway/gateway-link";
+import { gatewayOf } from "../gateway/gateways";
 import { useLive, useTick } from "../shell/context";
 import { Field, Flaw, Form } from "../shell/form";
 import { useMayOperate, useMayOperateOwn } from "../shell/may-operate";
@@ -48,6 +50,7 @@ export default function TerminalView({ route }: { route: Route }) {
   const vehicle = live.fleet.vehicle(node);
   const next = nextBlockage(vehicle, live.now());
   const { position } = vehicle;
+  const gateway = gatewayOf(terminal);
   return (
     <div class="page">
       <h1>
@@ -55,7 +58,7 @@ export default function TerminalView({ route }: { route: Route }) {
       </h1>
       <p>
         Terminal {node} of beam <a href={hashOf("beams", terminal.beam)}>{live.fleet.beams.get(terminal.beam)?.name ?? terminal.beam}</a>,
-        {" "}{terminal.gateway || terminal.heard_by ? `at gateway ${terminal.gateway ?? terminal.heard_by}` : "at no gateway yet"}.{" "}
+        {" "}{gateway === undefined ? "at no gateway yet" : <>at <GatewayLink node={gateway} /></>}.{" "}
         {position ? (
           <>
             {speed(position.speed_mps)}, <a href={hashOf("map", node)}>on the map</a> as of {seconds(live.now() - position.timeMs)} ago.
@@ -69,7 +72,7 @@ export default function TerminalView({ route }: { route: Route }) {
         <LastWords vehicle={vehicle} nowMs={live.asOf()} />
         <Itself key={`itself ${node}`} node={node} />
         <SetFromAfar key={`set ${node}`} terminal={terminal} />
-        <SetAtGateway key={`set at gateway ${node}`} terminal={terminal} />
+        {gateway !== undefined && <SetAtGateway key={`set at gateway ${gateway}`} gateway={gateway} terminal={terminal} sends={vehicle.forward} />}
       </div>
       <div class="columns">
         {LINKS.map((link) => (

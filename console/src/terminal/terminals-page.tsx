@@ -1,4 +1,5 @@
 import { VehicleTable } from "../fleet/vehicle-table";
+import { GatewaysPage } from "../gateway/gateways-page";
 import { useLive, useTick } from "../shell/context";
 import { useKeptFocus } from "../shell/kept-focus";
 import { hashOf, type Route } from "../shell/route";
@@ -6,13 +7,15 @@ import TerminalView from "./terminal-view";
 
 export default function TerminalsPage({ route }: { route: Route }) {
   useKeptFocus();
+  // Loaded with the terminals: a part of its own would take more of the first script.
+  if (route.page === "gateways") return <GatewaysPage route={route} />;
   if (route.of !== undefined) return <TerminalView key={route.of} route={route} />;
   const tag = route.query.get("tag") ?? undefined;
   return (
     <div class="page">
       <h1>Terminals</h1>
       <TagChoice tag={tag} />
-      <VehicleTable tag={tag} />
+      <VehicleTable wants={(one) => !tag || Boolean(one.tags?.includes(tag))} />
     </div>
   );
 }

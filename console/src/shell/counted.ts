@@ -1,0 +1,4 @@
+/** "1 stream", "3 streams": a count with its noun. */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
