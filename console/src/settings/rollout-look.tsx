@@ -3,8 +3,8 @@
 import type { Client } from "../api/client";
 import type { SettingsChange, Terminal } from "../api/types";
 import { useLive } from "../shell/context";
-import { useFocusInside } from "../shell/focus";
 import { ChangedSettings } from "./changed-settings";
+import { Look } from "./look";
 import { orderOf, previewOf } from "./rollout-text";
 
 /** A rollout that may begin, and what it would change of the terminal that comes first. */
@@ -33,11 +33,9 @@ interface Props {
 
 export function RolloutLook({ seen: { body, count, first }, begin, leave }: Props) {
   const { fleet } = useLive();
-  const part = useFocusInside<HTMLElement>();
   const name = String(body.name);
   return (
-    <section ref={part} tabIndex={-1} aria-labelledby="rollout-changes">
-      <h2 id="rollout-changes">What {name} would change</h2>
+    <Look title={`What ${name} would change`} note="It begins at once, with the first stage." action={`Begin ${name}`} act={begin} leave={leave}>
       {first ? (
         <>
           <p class="count">
@@ -50,15 +48,6 @@ export function RolloutLook({ seen: { body, count, first }, begin, leave }: Prop
       ) : (
         <p>No terminal that it is for is known here.</p>
       )}
-      <p class="note">It begins at once, with the first stage.</p>
-      <p class="tools">
-        <button type="button" onClick={begin}>
-          Begin {name}
-        </button>
-        <button type="button" onClick={leave}>
-          Leave it
-        </button>
-      </p>
-    </section>
+    </Look>
   );
 }

@@ -5,10 +5,10 @@ import { ApiError, type Client } from "../api/client";
 import { readToChange } from "../api/revised";
 import type { Slice } from "../api/types";
 import { useLive } from "../shell/context";
-import { useFocusInside } from "../shell/focus";
 import { Field, Form } from "../shell/form";
 import { ChangedLines } from "./changed-lines";
 import { type Line, lineDifferences } from "./line-differences";
+import { Look } from "./look";
 import { comparable, pathOf, setOf, sliceIn } from "./slice-text";
 
 /** The revision of each downloaded slice, by name: its file may replace that revision, not a newer one. */
@@ -75,27 +75,22 @@ export function SliceForm({ slices, downloaded, change }: Props) {
         ))}
       </datalist>
       <p role="status">{said}</p>
-      {seen && <Look seen={seen} set={() => void set(seen)} leave={() => setSeen(undefined)} />}
+      {seen && <SliceLook seen={seen} set={() => void set(seen)} leave={() => setSeen(undefined)} />}
     </>
   );
 }
 
-function Look({ seen: { name, lines }, set, leave }: { seen: Seen; set: () => void; leave: () => void }) {
-  const part = useFocusInside<HTMLElement>();
+function SliceLook({ seen: { name, lines }, set, leave }: { seen: Seen; set: () => void; leave: () => void }) {
   return (
-    <section ref={part} tabIndex={-1} aria-labelledby="slice-changes">
-      <h2 id="slice-changes">What would change of {name}</h2>
+    <Look
+      title={`What would change of ${name}`}
+      note="Members are sorted. Settings that the file leaves out get their defaults."
+      action={`Set ${name} anew`}
+      act={set}
+      leave={leave}
+    >
       <ChangedLines label={`Changed lines of ${name}`} lines={lines} />
-      <p class="note">Members are sorted. Settings that the file leaves out get their defaults.</p>
-      <p class="tools">
-        <button type="button" onClick={set}>
-          Set {name} anew
-        </button>
-        <button type="button" onClick={leave}>
-          Leave it
-        </button>
-      </p>
-    </section>
+    </Look>
   );
 }
 
