@@ -7,7 +7,7 @@ import json
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.console.axe import needed, no_violations
+from tests.console.axe import DESK_AND_PHONE, needed, no_violations
 from tests.console.fleet import BEAM, DRIVER
 from tests.console.pages import PATIENCE_MS, sign_in
 from tests.console.service import ControlService
@@ -117,3 +117,26 @@ def test_a_viewer_begins_no_rollout(service: ControlService, page: Page) -> None
     sign_in(page, service, service.viewer, at="settings/rollouts")
     expect(page.get_by_text("One change for many terminals")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_role("form")).to_have_count(0)
+
+
+def test_a_checkbox_stands_beside_its_text(service: ControlService, page: Page) -> None:
+    sign_in(page, service, at="settings/rollouts")
+    box = page.get_by_role("checkbox", name="and take away what else was set from afar")
+    expect(box).to_be_visible(timeout=PATIENCE_MS)
+    for width, height in DESK_AND_PHONE:
+        page.set_viewport_size({"width": width, "height": height})
+        apart, off, size = box.evaluate(_BESIDE_TEXT)
+        assert 0 <= apart <= 12, (width, apart)
+        assert off <= 2, (width, off)
+        assert size <= 24, (width, size)
+
+
+# How far the text is from the box, how far their middles are apart, and the box's height, in px.
+_BESIDE_TEXT = """box => {
+  const words = document.createRange();
+  words.selectNodeContents(box.closest("label"));
+  words.setStartAfter(box);
+  const [of, text] = [box.getBoundingClientRect(), words.getBoundingClientRect()];
+  const off = Math.abs(of.top + of.bottom - text.top - text.bottom) / 2;
+  return [text.left - of.right, off, of.height];
+}"""
