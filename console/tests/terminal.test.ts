@@ -40,6 +40,8 @@ describe("what is left over of a terminal", () => {
     expect(said(seen(quiet, { ...quiet, backlogged_bytes: 20_000 }))).toBe("Still waiting: 20 kB from it.");
     const kept = { ...quiet, figures: { ...figures, stored_bundles: 3 } };
     expect(said(seen(kept, quiet))).toBe("Still waiting: 3 bundles in custody to it.");
+    const one = { ...quiet, figures: { ...figures, stored_bundles: 1 } };
+    expect(said(seen(quiet, one))).toBe("Still waiting: 1 bundle in custody from it.");
   });
 
   test("has connections that would end", () => {
@@ -116,6 +118,7 @@ describe("a rule", () => {
   });
   test("is said in words", () => {
     expect(ruleText(rule({ kind: "certificate", limit_s: 2_592_000 }))).toContain("30 days, all beams");
+    expect(ruleText(rule({ kind: "certificate", limit_s: 86_400 }))).toContain("1 day, all beams");
     expect(ruleText(rule({ kind: "version", version: "1.2", beam: "east" }))).toContain("1.2, beam east");
     expect(ruleText(rule({ limit_s: 5, for_s: 10 }))).toContain("5 s, all beams; fires after 10 s, is resolved after 60 s");
   });

@@ -1,4 +1,5 @@
 import type { AlertKind, AlertRule } from "../api/types";
+import { counted } from "../shell/counted";
 
 /** A kind of rule: when it fires, and the field for its limit. */
 export interface KindText {
@@ -35,10 +36,14 @@ export function ruleOf(fields: Record<string, string>): Record<string, string | 
   return body;
 }
 
+function limitText(limit: number, unit_s: number): string {
+  return unit_s === 1 ? `${limit} s` : counted(limit, "day");
+}
+
 /** A rule in words. */
 export function ruleText(rule: AlertRule): string {
   const { when, field } = KINDS[rule.kind];
-  const about = field.name === "version" ? `${rule.version}` : `${(rule.limit_s ?? 0) / field.unit_s} ${field.unit_s === 1 ? "s" : "days"}`;
+  const about = field.name === "version" ? `${rule.version}` : limitText((rule.limit_s ?? 0) / field.unit_s, field.unit_s);
   const where = rule.beam ? `beam ${rule.beam}` : "all beams";
   return `${when}, ${about}, ${where}; fires after ${rule.for_s} s, is resolved after ${rule.keep_firing_for_s} s`;
 }

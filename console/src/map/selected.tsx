@@ -4,6 +4,7 @@ import { countdown, nextBlockage } from "../fleet/blockage";
 import { type Fleet, healthOf } from "../fleet/fleet";
 import { HealthBadge } from "../fleet/vehicle-table";
 import { useLive, useTick } from "../shell/context";
+import { counted } from "../shell/counted";
 import { bps, seconds, speed } from "../shell/format";
 import { hashOf } from "../shell/route";
 import type { Place } from "./fleet-map";
@@ -77,7 +78,7 @@ function SelectedBeam({ beam, children }: { beam: Beam; children: ComponentChild
 function SelectedObstruction({ obstruction, children }: { obstruction: Obstruction; children: ComponentChildren }) {
   const { kind, certainty, corrected, source, lost, held } = obstruction.properties;
   // Tenants are not told the counts.
-  const counts = lost === undefined ? "from lost links" : `lost ${lost} times there, held ${held ?? 0}`;
+  const counts = lost === undefined ? "from lost links" : `lost ${counted(lost, "time")} there, held ${held ?? 0}`;
   const said = source === "learned" ? `learned: ${counts}` : `from ${source}`;
   return (
     <aside class="card" aria-label="Selected obstruction">

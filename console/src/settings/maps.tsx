@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { useListed } from "../access/listed";
 import { useLive } from "../shell/context";
+import { counted } from "../shell/counted";
 import { bytes } from "../shell/format";
 import { Field, Flaw, Form } from "../shell/form";
 import { useMayOperate } from "../shell/may-operate";
@@ -36,7 +37,7 @@ export function Maps() {
     const given = new FormData(form);
     const [source, file] = [String(given.get("source")), given.get("file")];
     const known = entries?.find((one) => one.source === source);
-    const what = `Replace ${source}, with its ${known?.obstructions} obstructions and its ground, by what the file has?`;
+    const what = `Replace ${source}, with its ${counted(known?.obstructions ?? 0, "obstruction")} and its ground, by what the file has?`;
     if (known && !confirm(what)) return false;
     setSaid("working…");
     let taken: Taken | undefined;
@@ -47,7 +48,7 @@ export function Maps() {
       const body = new Blob([lines], { type: "application/geo+json-seq" });
       taken = await client.upload<Taken>("PUT", pathOf(source), body);
     });
-    setSaid(taken && `${source} has ${taken.obstructions} obstructions now; ${taken.removed} of the former are gone.`);
+    setSaid(taken && `${source} has ${counted(taken.obstructions, "obstruction")} now; ${taken.removed} of the former ${taken.removed === 1 ? "is" : "are"} gone.`);
     return ok;
   };
   const remove = (source: string) => {

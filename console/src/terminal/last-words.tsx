@@ -1,5 +1,6 @@
 import type { Vehicle } from "../fleet/fleet";
 import { GatewayLink } from "../gateway/gateway-link";
+import { counted } from "../shell/counted";
 import { bps, bytes, seconds, speed } from "../shell/format";
 import { lastHeard } from "./heard";
 import { instant } from "../shell/dates";
@@ -26,7 +27,7 @@ export function LastWords({ vehicle, nowMs }: { vehicle: Vehicle; nowMs: number 
             </dd>
             <dt>Waiting there</dt>
             <dd>
-              {bytes(heard.state.backlogged_bytes)} in {heard.state.streams} streams
+              {bytes(heard.state.backlogged_bytes)} in {counted(heard.state.streams, "stream")}
             </dd>
             <dt>Allowed rate</dt>
             <dd>

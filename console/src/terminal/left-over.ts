@@ -2,6 +2,7 @@
 
 import type { LinkName } from "../api/types";
 import { SILENT_AFTER_MS, type Vehicle } from "../fleet/fleet";
+import { counted } from "../shell/counted";
 import { bytes } from "../shell/format";
 
 const LINKS: LinkName[] = ["forward", "return"];
@@ -26,7 +27,7 @@ export function leftOver(vehicle: Vehicle, nowMs: number): LeftOver {
     }
     const bundles = state.figures?.stored_bundles ?? 0;
     if (state.backlogged_bytes > 0) found.waiting.push(`${bytes(state.backlogged_bytes)} ${WAY[link]}`);
-    if (bundles > 0) found.waiting.push(`${bundles} bundles in custody ${WAY[link]}`);
+    if (bundles > 0) found.waiting.push(`${counted(bundles, "bundle")} in custody ${WAY[link]}`);
     found.streams = Math.max(found.streams, state.streams);
   }
   return found;

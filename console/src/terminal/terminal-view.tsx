@@ -11,6 +11,7 @@ import { HealthBadge } from "../fleet/vehicle-table";
 import { GatewayLink } from "../gateway/gateway-link";
 import { gatewayOf } from "../gateway/gateways";
 import { useLive, useTick } from "../shell/context";
+import { counted } from "../shell/counted";
 import { Field, Flaw, Form } from "../shell/form";
 import { useMayOperate, useMayOperateOwn } from "../shell/may-operate";
 import { utcOn } from "../shell/dates";
@@ -123,7 +124,7 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
         </dd>
         <dt>Waiting</dt>
         <dd>
-          {bytes(state.backlogged_bytes)} in {state.streams} streams
+          {bytes(state.backlogged_bytes)} in {counted(state.streams, "stream")}
         </dd>
         <dt>Measured to carry</dt>
         <dd>{measured}</dd>
@@ -180,7 +181,7 @@ function FigureFacts({ figures }: { figures: LinkFigures }) {
       <dd>{Number((100 * figures.loss).toPrecision(2))} % by the link itself</dd>
       <dt>In custody</dt>
       <dd>
-        {figures.stored_bundles} bundles, {bytes(figures.stored_bytes)}
+        {counted(figures.stored_bundles, "bundle")}, {bytes(figures.stored_bytes)}
       </dd>
     </>
   );
