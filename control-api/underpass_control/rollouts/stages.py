@@ -1,9 +1,10 @@
 """How a rollout goes on: pure functions of its terminals' reports and the time.
 
 Each stage has a number of terminals; the last one has all that are left. The next stage begins when
-all terminals so far have confirmed, and have kept the change for a time. A terminal that reports
-nothing for long is no longer awaited: another takes its place, so that no stage passes untested.
-Its later reports still count.
+all terminals so far have confirmed, and have kept the change for a time. Nothing follows the last
+one, so a rollout ends as soon as all have reported. A terminal that reports nothing for long is no
+longer awaited: another takes its place, so that no stage passes untested. Its later reports still
+count.
 
 Times are UTC in ms since the Unix epoch.
 """
@@ -120,6 +121,8 @@ def next_step(terms: Terms, stage: int, standing: Standing, now_ms: int) -> Step
     """Return the next step of a running rollout."""
     if standing.last_failed is not None and standing.failed > terms.most_failures:
         return Step(State.STOPPED, stage, reason=_why(standing.last_failed, standing.failed - 1))
+    if not standing.pending:
+        return Step(State.RUNNING if standing.waits else State.DONE, stage)
     has_held = not standing.confirmed or now_ms - standing.confirmed_ms >= terms.hold_ms
     tried = standing.confirmed + standing.holds_up + standing.failed
     while True:
@@ -127,9 +130,6 @@ def next_step(terms: Terms, stage: int, standing: Standing, now_ms: int) -> Step
         send = standing.pending[: max(target - tried, 0)]
         if send or standing.holds_up or not has_held:
             return Step(State.RUNNING, stage, send)
-        if not standing.pending:
-            done = State.RUNNING if standing.waits else State.DONE
-            return Step(done, stage)
         stage += 1
 
 

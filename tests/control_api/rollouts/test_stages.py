@@ -120,8 +120,20 @@ def test_a_late_terminal_is_waited_for_to_the_end_and_counts_when_it_speaks() ->
     failed = moved(members, [10], Progress.ROLLED_BACK, 10_000_000)
     assert stepped(TERMS, 2, failed, 10_000_000).state is State.STOPPED
     confirmed = moved(members, [10], Progress.CONFIRMED, 10_000_000)
-    assert stepped(TERMS, 2, confirmed, 10_000_001).state is State.RUNNING
-    assert stepped(TERMS, 2, confirmed, 10_060_000).state is State.DONE
+    assert stepped(TERMS, 2, confirmed, 10_000_001).state is State.DONE
+
+
+def test_nothing_is_held_for_once_no_stage_follows() -> None:
+    """Neither a stage that no terminal is left for, nor the last one, holds up the end."""
+    alone = moved(moved(pending(1), [10], Progress.SENT, 0), [10], Progress.CONFIRMED, 1_000)
+    assert stepped(TERMS, 0, alone, 1_000) == Step(State.DONE, 0)
+    both = moved(moved(pending(2), [10], Progress.SENT, 0), [10], Progress.CONFIRMED, 1_000)
+    assert not stepped(TERMS, 0, both, 60_999).send
+    assert list(stepped(TERMS, 0, both, 61_000).send) == [11]
+    both = moved(both, [11], Progress.SENT, 61_000)
+    assert stepped(TERMS, 1, both, 62_000) == Step(State.RUNNING, 1)
+    both = moved(both, [11], Progress.CONFIRMED, 63_000)
+    assert stepped(TERMS, 1, both, 63_000) == Step(State.DONE, 1)
 
 
 def test_with_nobody_who_answers_nobody_else_is_risked() -> None:

@@ -125,6 +125,22 @@ def test_the_next_stage_waits_until_the_last_one_has_held(api: Api) -> None:
     assert _progress(api, number) == {FIRST: "confirmed", SECOND: "sent"}
 
 
+def test_a_rollout_to_one_ends_with_its_confirmation_and_bars_no_other(api: Api) -> None:
+    _fleet(api)
+    number = _made(api, terminals=[FIRST], hold_s=3_600)
+    _advance(api)
+    _says(api, [FIRST], "trial")
+    _advance(api)
+    assert _shown(api, number)["state"] == "running"
+    body = {**_TERMS, "terminals": [FIRST]}
+    assert api.call("POST", "/v1/rollouts", body).status == 409
+    _says(api, [FIRST], "confirmed")
+    _advance(api)
+    shown = _shown(api, number)
+    assert (shown["state"], shown["stage"]) == ("done", 1)
+    _made(api, terminals=[FIRST])
+
+
 def _past(api: Api, ms: int) -> None:
     """Move all times so far into the past."""
 
