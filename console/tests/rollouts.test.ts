@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { ApiError, Client } from "../src/api/client";
 import { ServerClock } from "../src/clock/server-clock";
 import { seenOf } from "../src/settings/rollout-look";
-import { changeTexts, orderOf, rolloutOf } from "../src/settings/rollout-text";
+import { changeTexts, orderOf, rolloutOf, stageText } from "../src/settings/rollout-text";
 import { terminal } from "./made";
 
 const CLASS = { name: "heavier", beam: "east", class: "bulk" };
@@ -47,6 +47,21 @@ describe("a rollout", () => {
     expect(() => rolloutOf({ ...CLASS, weight: "5", terminals: " , " }, undefined)).toThrow("whole numbers");
     expect(() => rolloutOf({ name: "x" }, "{")).toThrow("no JSON");
     for (const text of ["[]", "null", "1"]) expect(() => rolloutOf({ name: "x" }, text)).toThrow("`classes`");
+  });
+});
+
+describe("the stages of a rollout", () => {
+  const rollout = (stage: number, counts: Record<string, number>) =>
+    stageText({ id: 1, name: "x", state: "running", stage, stages: [1, 10], counts, revision: 1 });
+
+  it("are those that have terminals", () => {
+    expect(rollout(1, { pending: 0, trial: 1 })).toBe("stage 1 of 1");
+    expect(rollout(2, { confirmed: 1, sent: 10 })).toBe("stage 2 of 2 (1, the rest)");
+    expect(rollout(1, { pending: 11, sent: 1 })).toBe("stage 1 of 3 (1, 10, the rest)");
+  });
+
+  it("are no fewer than those that were tried, if terminals were deleted", () => {
+    expect(rollout(3, { confirmed: 1 })).toBe("stage 3 of 3");
   });
 });
 

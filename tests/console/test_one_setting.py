@@ -78,6 +78,8 @@ def test_a_weight_is_typed_looked_at_and_rolled_out_to_one(
     followed = page.get_by_role("region", name="class bulk: weight", exact=True)
     # The service sends it to the terminal within seconds, which does not answer here.
     expect(followed).to_contain_text("1 sent", timeout=PATIENCE_MS)
+    # Stages that no terminal is left for are not counted.
+    expect(followed).to_contain_text("stage 1 of 1;")
     expect(form).to_have_count(0)
     expect(page.get_by_role("button", name="Change a setting", exact=True)).to_be_focused()
     no_violations(page)

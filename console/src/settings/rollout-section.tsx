@@ -6,6 +6,7 @@ import { useLive } from "../shell/context";
 import { useMayOperateOwn } from "../shell/may-operate";
 import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
+import { stageText } from "./rollout-text";
 
 const READ_EVERY_MS = 10_000;
 const SHOWN_TERMINALS = 200;
@@ -25,8 +26,7 @@ export function RolloutSection({ of: one, set }: Props) {
     <section aria-labelledby={heading}>
       <h2 id={heading}>{one.name}</h2>
       <p>
-        <span class={`badge ${badgeOf(one)}`}>{one.state}</span> stage {one.stage} of {one.stages.length + 1} (
-        {[...one.stages, "the rest"].join(", ")}); {countsOf(one)}
+        <span class={`badge ${badgeOf(one)}`}>{one.state}</span> {stageText(one)}; {countsOf(one)}
       </p>
       {one.reason && <p class="flaw">{one.reason}</p>}
       <Actions of={one} set={set} />

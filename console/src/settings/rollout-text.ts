@@ -1,6 +1,6 @@
 /** The request for a rollout, from a form's fields, and what it would change. */
 
-import type { SettingsChange, Terminal } from "../api/types";
+import type { Rollout, SettingsChange, Terminal } from "../api/types";
 
 /** How a class uses its paths (`docs/paths.md`). */
 export const POLICIES = ["bonded", "failover", "pinned", "duplicated", "migrate", "minfct"] as const;
@@ -39,6 +39,17 @@ export function orderOf({ beam, tag, terminals }: Body, known: Iterable<Terminal
 /** Where the service says what a rollout would change of what is set of a terminal. */
 export function previewOf(node: number, { whole }: Body): string {
   return `v1/terminals/${node}/settings/preview${whole === true ? "" : "?merged=true"}`;
+}
+
+/** Which of its stages a rollout is in: those that have terminals are counted. */
+export function stageText({ stage, stages, counts }: Rollout): string {
+  const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  let tried = 0;
+  // The others leave no terminals for a next one.
+  const before = stages.filter((size) => (tried += size) < total);
+  const sizes = before.length > 0 ? ` (${[...before, "the rest"].join(", ")})` : "";
+  // Terminals that were deleted since are not counted.
+  return `stage ${stage} of ${Math.max(stage, before.length + 1)}${sizes}`;
 }
 
 /** A changed key, its value now, and the next one. */
