@@ -52,7 +52,7 @@ describe("a rollout", () => {
 
 describe("the stages of a rollout", () => {
   const rollout = (stage: number, counts: Record<string, number>) =>
-    stageText({ id: 1, name: "x", state: "running", stage, stages: [1, 10], counts, revision: 1 });
+    stageText({ id: 1, name: "x", state: "running", stage, stages: [1, 10], counts, changed: "2026-01-05T10:00:00Z", revision: 1 });
 
   it("are those that have terminals", () => {
     expect(rollout(1, { pending: 0, trial: 1 })).toBe("stage 1 of 1");

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.console.axe import DESK_AND_PHONE, needed, no_violations
 from tests.console.fleet import DRIVER, HUB, NAMES, NODES
 from tests.console.pages import PATIENCE_MS, sign_in
-from tests.console.service import ControlService
+from tests.console.service import ControlService, now_ms
 
 pytestmark = [pytest.mark.console, pytest.mark.usefixtures("fleet")]
 
@@ -269,6 +269,48 @@ def test_a_setting_of_a_terminal_is_changed_at_its_gateway(
     expect(card).to_contain_text("waiting")
     after = {"node": DRIVER, "send_rate_bps": 2_500_000}
     assert service.call("GET", path)["terminals"] == [before, after]
+
+
+def test_all_that_is_shown_of_a_terminal_follows_what_it_reports(
+    service: ControlService, page: Page
+) -> None:
+    node = NODES[2]
+    # What is read again only after a long time is not read again at all.
+    page.add_init_script(
+        "const wait = window.setTimeout;"
+        "window.setTimeout = (work, ms) => wait(work, ms >= 10_000 ? 1e9 : ms);"
+    )
+    sign_in(page, service, at=f"terminals/{node}")
+    page.get_by_role("button", name="Change a setting", exact=True).click()
+    form = page.get_by_role("form", name=f"Change a setting of {NAMES[node]}")
+    form.get_by_role("combobox", name="Class", exact=True).fill("bulk")
+    form.get_by_role("spinbutton", name="Weight").fill("8")
+    form.get_by_role("button", name="Look at the change").click()
+    page.get_by_role("button", name="Begin class bulk").click(timeout=PATIENCE_MS)
+    followed = page.get_by_role("region", name="class bulk: weight", exact=True)
+    followed.get_by_role("button", name="Terminals of").click(timeout=PATIENCE_MS)
+    row = followed.get_by_role("row").last
+    card = page.get_by_role("heading", name=re.compile("^Set from afar"))
+    expect(row).to_contain_text("sent", timeout=PATIENCE_MS)
+    expect(card).to_contain_text("waiting", timeout=PATIENCE_MS)
+    for state, badge in (("trial", "trial"), ("confirmed", "applied")):
+        says(service, node, state)
+        expect(followed).to_contain_text(f"1 {state}", timeout=PATIENCE_MS)
+        expect(row).to_contain_text(state, timeout=PATIENCE_MS)
+        expect(card).to_contain_text(badge, timeout=PATIENCE_MS)
+    # No stage follows, so there is nothing to wait for.
+    expect(followed).to_contain_text("done", timeout=PATIENCE_MS)
+
+
+def says(service: ControlService, node: int, state: str) -> None:
+    """Report what has become of a terminal's settings, as its hub does."""
+    version = service.call("GET", f"/v1/terminals/{node}/settings")["version"]
+    said = {"kind": "settings", "settings": version, "applied": True, "state": state}
+    said |= {"uptime_ms": now_ms() % 10**9, "incarnation": 1}
+    entry = {"node": node, "age_ms": 1, "report": said}
+    post = {"version": 1, "node": HUB, "sent_ms": now_ms(), "reports": [entry]}
+    answer = service.call("POST", "/v1/reports", post, service.gateway)
+    assert not answer["refused"], answer
 
 
 def test_a_viewer_is_offered_no_form(service: ControlService, page: Page) -> None:

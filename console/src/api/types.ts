@@ -112,6 +112,8 @@ export interface Rollout {
   stages: number[];
   reason?: string | null;
   counts: Record<string, number>;
+  /** When its state or the progress of a terminal last changed. */
+  changed: string;
   /** Rises with each change of the state. */
   revision: number;
 }

@@ -14,7 +14,13 @@ import { Name, Values } from "./setting-fields";
 const LONGEST_HOLD_S = 31 * 86_400;
 const NONE: Readonly<Record<string, string>> = {};
 
-export function OneSetting({ terminal }: { terminal: Terminal }) {
+interface OneProps {
+  terminal: Terminal;
+  /** Called when the rollout has begun, and when it has made progress. */
+  onChange: () => void;
+}
+
+export function OneSetting({ terminal, onChange }: OneProps) {
   const [isOpen, setOpen] = useState(false);
   const [begun, setBegun] = useState<Rollout>();
   const done = (rollout: Rollout) => {
@@ -29,7 +35,7 @@ export function OneSetting({ terminal }: { terminal: Terminal }) {
         </button>
       </p>
       {isOpen && <SettingForm terminal={terminal} done={done} />}
-      {begun && <RolloutProgress key={begun.id} begun={begun} />}
+      {begun && <RolloutProgress key={begun.id} begun={begun} onChange={onChange} />}
     </>
   );
 }

@@ -14,16 +14,22 @@ const READ_EVERY_MS = 5_000;
 /** Once it has ended. */
 const SELDOM_MS = 60_000;
 
-export function RolloutProgress({ begun }: { begun: Rollout }) {
+interface Props {
+  begun: Rollout;
+  /** Called at first, and whenever its state or a terminal's progress has changed. */
+  onChange: () => void;
+}
+
+export function RolloutProgress({ begun, onChange }: Props) {
   const live = useLive();
   const known = useRef(begun);
   const [turn, setTurn] = useState(0);
   const [flaw, setFlaw] = useState<string>();
   const path = `v1/rollouts/${begun.id}`;
   const everyMs = ["aborted", "done"].includes(known.current.state) ? SELDOM_MS : READ_EVERY_MS;
-  const read = useRead((signal) => live.client.get<Rollout>(path, signal), `${path} ${turn}`, everyMs);
-  // The last one known stays while it is read again.
-  if (read.value) known.current = read.value;
+  const read = useRead((signal) => live.client.get<Rollout>(path, signal), path, everyMs, turn);
+  // What a change was answered with is newer than what was read before it.
+  if (read.value && read.value.revision >= known.current.revision) known.current = read.value;
   const again = () => setTurn((before) => before + 1);
   useEffect(() => live.listen(({ kind, data }) => void (kind === "rollout" && data.rollout === begun.id && again())), [live]);
   const set = async (one: Rollout, state: string, restore = false) => {
@@ -36,6 +42,7 @@ export function RolloutProgress({ begun }: { begun: Rollout }) {
     again();
   };
   const one = known.current;
+  useEffect(onChange, [one.changed]);
   return (
     <>
       {/* Only the state is read out: counts change with each terminal. */}

@@ -8,7 +8,8 @@ import { Failure, useRead } from "../shell/read";
 import { Table } from "../shell/table";
 import { stageText } from "./rollout-text";
 
-const READ_EVERY_MS = 10_000;
+/** They are read with the rollout, which is read more often. */
+const READ_EVERY_MS = 60_000;
 const SHOWN_TERMINALS = 200;
 /** An operator can change it no more. */
 const ENDED = ["aborted", "aborting", "done"];
@@ -72,6 +73,8 @@ function Terminals({ of: one }: { of: Rollout }) {
     (signal) => client.get(path, signal),
     path,
     READ_EVERY_MS,
+    // As new as the counts, so that no row contradicts them for long.
+    one,
   );
   return (
     <>

@@ -1,4 +1,4 @@
-/** The request for a rollout, from a form's fields, and what it would change. */
+/** The request for a rollout, from a form's fields, what it would change, and which stage it is in. */
 
 import type { Rollout, SettingsChange, Terminal } from "../api/types";
 

@@ -1,7 +1,7 @@
 /** What the service has set of a terminal, at the terminal and at its gateway, and whether it is in force. */
 
 import type { ComponentChildren } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { differences } from "../access/differences";
 import { textOf } from "../access/listed";
 import { ApiError } from "../api/client";
@@ -31,7 +31,7 @@ export function SetFromAfar({ terminal }: { terminal: Terminal }) {
       isShown={() => true}
       mayChange={mayChange}
     >
-      {() => mayChange && <OneSetting terminal={terminal} />}
+      {(_, reread) => mayChange && <OneSetting terminal={terminal} onChange={reread} />}
     </SettingsCard>
   );
 }
@@ -83,8 +83,8 @@ interface CardProps {
   path: string;
   isShown: (place: Place) => boolean;
   mayChange: boolean;
-  /** Renders what changes the settings; it is given what to call with a change that was looked at. */
-  children: (onEdit: (edit: Edit | undefined) => void) => ComponentChildren;
+  /** Renders what changes the settings; it is given what to call with a change that was looked at, and after one. */
+  children: (onEdit: (edit: Edit | undefined) => void, reread: () => void) => ComponentChildren;
 }
 
 function SettingsCard({ title, of, path, isShown, mayChange, children }: CardProps) {
@@ -99,13 +99,12 @@ function SettingsCard({ title, of, path, isShown, mayChange, children }: CardPro
         if (error instanceof ApiError && error.status === NOT_FOUND) return "nothing" as const;
         throw error;
       }),
-    `${path} ${turn}`,
+    path,
     READ_MS,
+    turn,
   );
-  // What is known stays while it is read again.
-  const known = useRef(found.value);
-  if (found.value) known.current = found.value;
-  const set = known.current;
+  const set = found.value;
+  const reread = () => setTurn((before) => before + 1);
   const attempt = async (work: () => Promise<void>) => {
     setFlaw(undefined);
     setSaid(undefined);
@@ -120,10 +119,10 @@ function SettingsCard({ title, of, path, isShown, mayChange, children }: CardPro
     attempt(async () => setEdit(await editOf(client, path, (document) => withSetting(document, place, key))));
   const put = async ({ body, revision }: Edit) => {
     await attempt(async () => {
-      known.current = await client.send<NodeSettings>("PUT", path, body, revision);
+      await client.send("PUT", path, body, revision);
       setSaid(`${of} is sent this change.`);
     });
-    setTurn((before) => before + 1);
+    reread();
   };
   const shown = set && set !== "nothing" ? settingsOf(set).filter(({ place }) => isShown(place)) : [];
   const id = `set-${path}`;
@@ -161,7 +160,7 @@ function SettingsCard({ title, of, path, isShown, mayChange, children }: CardPro
           {set.reported?.reason && <p class="flaw">{set.reported.reason}</p>}
         </>
       )}
-      {children(setEdit)}
+      {children(setEdit, reread)}
       {edit && <EditLook of={of} edit={edit} set={() => void put(edit)} leave={() => setEdit(undefined)} />}
     </section>
   );
