@@ -84,11 +84,12 @@ describe("what a rollout would change", () => {
     const changes = [{ key: "class.bulk.weight", after: 5 }];
     vi.stubGlobal("fetch", async (url: string, init: RequestInit) => {
       asked.push([url, JSON.parse(String(init.body))]);
-      return Response.json({ changes });
+      return Response.json({ changes, ...(asked.length > 1 && { unreported_paths: ["lte"] }) });
     });
     const body = { name: "x", beam: "east", whole: false, settings };
-    expect(await seenOf(client(), body, KNOWN)).toEqual({ body, count: 2, first: { node: 10, changes } });
-    await seenOf(client(), { ...body, whole: true }, KNOWN);
+    expect(await seenOf(client(), body, KNOWN)).toEqual({ body, count: 2, first: { node: 10, changes, unreported: [] } });
+    const whole = await seenOf(client(), { ...body, whole: true }, KNOWN);
+    expect(whole.first?.unreported).toEqual(["lte"]);
     expect(await seenOf(client(), body, [])).toEqual({ body, count: 0 });
     const path = "https://noc.example/v1/terminals/10/settings/preview";
     expect(asked).toEqual([[`${path}?merged=true`, settings], [path, settings]]);

@@ -107,6 +107,15 @@ def test_a_path_of_a_terminal_is_given_a_cost_and_then_those_of_its_beam(
     form.get_by_role("combobox", name="Path", exact=True).fill("satellite")
     choose(form, "Setting", "Cost: its bytes are paid for")
     look = form.get_by_role("button", name="Look at the change")
+    # The service knows the paths that a terminal reports, and says which it has not.
+    form.get_by_role("combobox", name="Path", exact=True).fill("lte")
+    form.get_by_label("Budget, GB").fill("1")
+    look.click()
+    missing = page.get_by_text(f"{NAMES[DRIVER]} has reported no path lte")
+    expect(missing).to_be_visible(timeout=PATIENCE_MS)
+    form.get_by_role("combobox", name="Path", exact=True).fill("satellite")
+    form.get_by_label("Budget, GB").fill("")
+    expect(missing).to_have_count(0)
     # All of a table may be left out, but not everything at once.
     look.click()
     budget = form.get_by_label("Budget, GB")

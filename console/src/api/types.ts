@@ -379,6 +379,13 @@ export interface SettingsChange {
   after?: unknown;
 }
 
+/** What a document would change of what is set of a node. */
+export interface SettingsPreview {
+  changes: SettingsChange[];
+  /** The document's paths that the terminal has not reported. */
+  unreported_paths?: string[] | null;
+}
+
 /** A kind of functions that slices are made of. */
 export interface FunctionKind {
   name: string;

@@ -1,7 +1,7 @@
 /** What a rollout would change, asked of the service before it begins. */
 
 import type { Client } from "../api/client";
-import type { SettingsChange, Terminal } from "../api/types";
+import type { SettingsChange, SettingsPreview, Terminal } from "../api/types";
 import { useLive } from "../shell/context";
 import { ChangedSettings } from "./changed-settings";
 import { Look } from "./look";
@@ -13,7 +13,7 @@ export interface Seen {
   /** Of how many terminals, as far as they are known here. */
   count: number;
   /** None is known here without it. */
-  first?: { node: number; changes: SettingsChange[] };
+  first?: { node: number; changes: SettingsChange[]; unreported: string[] };
 }
 
 /** Asks what a rollout would change; throws if the service would refuse the settings. */
@@ -21,8 +21,8 @@ export async function seenOf(client: Client, body: Record<string, unknown>, know
   const order = orderOf(body, known);
   const [node] = order;
   if (node === undefined) return { body, count: 0 };
-  const { changes } = await client.post<{ changes: SettingsChange[] }>(previewOf(node, body), body.settings);
-  return { body, count: order.length, first: { node, changes } };
+  const { changes, unreported_paths } = await client.post<SettingsPreview>(previewOf(node, body), body.settings);
+  return { body, count: order.length, first: { node, changes, unreported: unreported_paths ?? [] } };
 }
 
 interface Props {
@@ -44,6 +44,12 @@ export function RolloutLook({ seen: { body, count, first }, begin, leave }: Prop
           </p>
           {first.changes.length === 0 && <p>Nothing of the first one: all of it is set already.</p>}
           {first.changes.length > 0 && <ChangedSettings label={`Changes of ${fleet.nameOf(first.node)}`} changes={first.changes} />}
+          {first.unreported.length > 0 && (
+            <p class="flaw">
+              {fleet.nameOf(first.node)} has reported no path {first.unreported.join(", ")}: unless it has it all the
+              same, it refuses the change.
+            </p>
+          )}
         </>
       ) : (
         <p>No terminal that it is for is known here.</p>

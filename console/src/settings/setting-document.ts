@@ -2,7 +2,7 @@
 
 import { ApiError, type Client } from "../api/client";
 import { readToChange } from "../api/revised";
-import type { SettingsChange } from "../api/types";
+import type { SettingsChange, SettingsPreview } from "../api/types";
 
 export type Entry = Record<string, unknown>;
 
@@ -54,7 +54,7 @@ export async function editOf(client: Client, path: string, change: (document: Se
   });
   const { classes = [], paths = [], terminals } = found?.value ?? {};
   const body = change({ classes, paths, ...(terminals && { terminals }) });
-  const { changes } = await client.post<{ changes: SettingsChange[] }>(`${path}/preview`, body);
+  const { changes } = await client.post<SettingsPreview>(`${path}/preview`, body);
   return { body, revision: found?.revision ?? 0, changes };
 }
 

@@ -258,6 +258,9 @@ class SettingsPreview(Model):
     # Of what is set now; missing: nothing is.
     version: int | None = None
     changes: list[SettingsChange]
+    # The document's paths that the terminal has not reported: unless it has them all the same, it
+    # refuses the document. Missing: there are none, or it has not reported which paths it has.
+    unreported_paths: list[str] | None = None
 
 
 class SettingsList(Model):

@@ -6,6 +6,7 @@ gateway with its own. The node's own configuration says what may be set.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -30,8 +31,8 @@ from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.instants import moment_of
 from underpass_control.rollouts.documents import NOTHING, differences, laid_over
+from underpass_control.storage import links, registry, settings
 from underpass_control.storage import models as tables
-from underpass_control.storage import registry, settings
 from underpass_control.storage.changes import Changes
 from underpass_control.storage.database import Database
 
@@ -157,10 +158,11 @@ class NodeSettings:
             if await registry.get(connection, tables.Terminal, terminal) is None:
                 raise Problem(HTTPStatus.NOT_FOUND, f"there is no terminal {terminal}")
             row = await settings.get(connection, terminal)
+            states = await links.page(connection, terminal=terminal)
         if call.query(models.PreviewQuery).merged:
             document = laid_over(NOTHING if row is None else row.document, document)
         _check_size(terminal, document)
-        return _previewed(row, document)
+        return _previewed(row, document, _unreported(states, document))
 
     async def _preview_of_gateway(self, call: Call) -> Answer:
         gateway = _gateway_of(call)
@@ -221,7 +223,23 @@ def _check_size(node: int, document: dict[str, Any]) -> None:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
 
 
-def _previewed(row: Row[Any] | None, document: dict[str, Any]) -> Answer:
+def _unreported(states: Sequence[links.LinkState], document: dict[str, Any]) -> list[str] | None:
+    """Return the paths of a document that the terminal would refuse, by what it has reported.
+
+    A terminal reports all paths that it has, idle ones too, but of classes only those in use. A
+    path with a neighbour is made by the document. None: there is no such path, or it is not known.
+    """
+    for state in states:
+        reported = links.paths_of(state) if state.node == state.terminal else None
+        if reported is not None:
+            own = [one["name"] for one in document["path"] if "neighbour" not in one]
+            return [name for name in own if name not in reported] or None
+    return None
+
+
+def _previewed(
+    row: Row[Any] | None, document: dict[str, Any], unreported: list[str] | None = None
+) -> Answer:
     """Return what a document would change; its ETag is of what is set now."""
     changes = differences(NOTHING if row is None else row.document, document)
     preview = models.SettingsPreview(
@@ -230,6 +248,7 @@ def _previewed(row: Row[Any] | None, document: dict[str, Any]) -> Answer:
             models.SettingsChange(key=one.key, before=one.before, after=one.after)
             for one in changes
         ],
+        unreported_paths=unreported,
     )
     return Answer(preview, HTTPStatus.OK, {"ETag": etag(_version_of(row))})
 

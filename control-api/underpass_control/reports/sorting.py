@@ -15,7 +15,7 @@ from underpass_control.reports import messages, times
 from underpass_control.storage.announcements import Announced
 from underpass_control.storage.attachments import Attachment
 from underpass_control.storage.blockages import Observed, Paths
-from underpass_control.storage.links import LinkState
+from underpass_control.storage.links import MOST_OTHER_PATHS, LinkState
 from underpass_control.storage.nodes import NodeReport
 from underpass_control.storage.positions import Position
 from underpass_control.storage.settings import Reported, ReportedState
@@ -24,10 +24,9 @@ from underpass_control.storage.usage import Count
 # The most links in all of a post's reports, which bounds its cost.
 MOST_LINKS = 20_000
 
-# The most paths beside the beam's that are shown of a link, and their size limit as JSON, which
-# also holds for its classes. A link has to fit into one change
-# (`underpass_control.storage.changes`), and a character of a name may take twelve bytes.
-_MOST_OTHER_PATHS = 8
+# The size limit, as JSON, of the paths beside the beam's that are shown of a link, and of its
+# classes. A link has to fit into one change (`underpass_control.storage.changes`), and a character
+# of a name may take twelve bytes.
 _MOST_LISTED_BYTES = 1_800
 
 
@@ -316,7 +315,7 @@ def _figures(link: messages.LinkReport, others: Sequence[messages.LinkReport]) -
     known = link.figures.model_dump(exclude_none=True)
     known["classes"] = _first(known["classes"])
     if others:
-        known["other_paths"] = _first(map(_of_path, others[:_MOST_OTHER_PATHS]))
+        known["other_paths"] = _first(map(_of_path, others[:MOST_OTHER_PATHS]))
     return json.dumps(known)
 
 

@@ -21,6 +21,8 @@ from underpass_control.storage.models import Terminal
 # A link that is down at one node may be up at another, to which the terminal has moved: the former
 # counts only once the other has been silent for this long. Idle links are reported every 10 s.
 _MOVED_AFTER_MS = 25_000
+# The most paths beside the beam's that are kept of a link.
+MOST_OTHER_PATHS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,19 @@ def shown(state: LinkState) -> dict[str, Any]:
     if state.figures is not None:
         document["figures"] = json.loads(state.figures)
     return document
+
+
+def paths_of(state: LinkState) -> set[str] | None:
+    """Return all paths that a link's node has reported; None if some of them may not be kept.
+
+    Of nodes of earlier versions, which report no figures, only one is.
+    """
+    if state.figures is None:
+        return None
+    others = json.loads(state.figures).get("other_paths", [])
+    if len(others) >= MOST_OTHER_PATHS:
+        return None
+    return {state.path, *(one["path"] for one in others)}
 
 
 def of_change(change: Mapping[str, Any]) -> Iterator[LinkState]:

@@ -11,6 +11,7 @@ from underpass_control.storage import settings
 from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
 from tests.control_api.service.sse import Stream
 from tests.control_api.service.test_plan_stream import HUB, OTHER_HUB, serve
+from tests.control_api.service.test_reports import entry, envelope, link, status
 
 _PATH = f"/v1/terminals/{FIRST}/settings"
 _OF_HUB = f"/v1/gateways/{HUB}/settings"
@@ -137,6 +138,36 @@ async def test_a_preview_shows_what_a_rollout_would_change_of_what_is_set(api: A
         "changes": [{"key": "class.bulk.weight", "after": 5}],
     }
     assert (await _shown(api))["version"] == made["version"]
+
+
+async def test_a_preview_says_which_paths_the_terminal_has_not_reported(api: Api) -> None:
+    preview = _PATH + "/preview"
+    body = {
+        "classes": [{"name": "gold", "weight": 5}],
+        "paths": [
+            {"name": "satellite", "rtt_ms": 600},
+            {"name": "lte", "rtt_ms": 70},
+            {"name": "5g", "rtt_ms": 30},
+            {"name": "further", "neighbour": HUB, "remote": "192.0.2.1:4556"},
+        ],
+    }
+
+    async def unreported(*paths: str, **members: object) -> Any:
+        made = status(*(link(path=path, **members) for path in paths))
+        post = envelope(entry(made), node=HUB)
+        assert (await api.ask("POST", "/v1/reports", post, caller="gateway")).json["accepted"] == 1
+        return (await api.ask("POST", preview, body)).json.get("unreported_paths")
+
+    # What is not known is not said: of a terminal that has reported nothing, or by an earlier
+    # version, and of the other paths of one that has more than are kept.
+    assert "unreported_paths" not in (await api.ask("POST", preview, body)).json
+    assert await unreported("satellite") is None
+    figures = {"queue_ms": 0, "loss": 0, "stored_bundles": 0, "stored_bytes": 0, "classes": []}
+    many = [f"path-{n}" for n in range(12)]
+    assert await unreported("satellite", *many, figures=figures) is None
+    assert await unreported("satellite", "lte", figures=figures) == ["5g"]
+    assert await unreported("satellite", figures=figures) == ["lte", "5g"]
+    assert await unreported("satellite", "lte", "5g", figures=figures) is None
 
 
 async def test_a_preview_of_a_gateway_names_terminals_and_their_paths(api: Api) -> None:
