@@ -29,7 +29,7 @@ pub enum FramingError {
     /// More than is taken.
     #[error("a bundle of {length} bytes, of which at most {most} are taken")]
     TooLong {
-        /// As the head tells it, bytes.
+        /// As the head announces it, bytes.
         length: u64,
         /// What is taken, bytes.
         most: u64,
@@ -86,7 +86,7 @@ impl Framing {
         }
     }
 
-    /// The length that a whole head tells.
+    /// The length that a whole head announces.
     fn length(self, head: &[u8]) -> u64 {
         let number = |bytes: &[u8]| {
             let value = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);

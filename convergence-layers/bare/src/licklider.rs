@@ -55,7 +55,7 @@ const HELD_BYTES: u64 = 16 << 20;
 const HELD_TRIES: u32 = 20;
 const HELD_PAUSE: Duration = Duration::from_millis(500);
 
-/// What the peer is told of a block; its length, bytes.
+/// A block, its length (bytes), and whether it is taken, or why it is refused.
 type Taken = (BlockId, usize, Result<(), Reason>);
 
 /// A payload on disk, and where it begins in its block.

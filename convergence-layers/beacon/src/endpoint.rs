@@ -60,7 +60,7 @@ pub struct Signs {
 pub struct Delayed {
     /// Packets from the peer: the largest recent delay.
     pub from_peer: Option<Duration>,
-    /// What goes to it, as its last beacon told.
+    /// Packets to the peer, as its last beacon has reported.
     pub to_peer: Option<Duration>,
     /// How old `to_peer` may be beyond a round trip: the interval of beacons in both directions.
     pub told_each: Duration,
@@ -114,7 +114,7 @@ struct Peer {
     sequence: Sequence,
     /// How long its own are on their way.
     delays: Delays,
-    /// What its last one told of this end's.
+    /// How late this end's last beacon was, as the peer's last one has reported.
     told: Option<(Instant, Late)>,
     /// Whether it reports on this end's beacons; if not, it has heard none lately.
     tells: bool,

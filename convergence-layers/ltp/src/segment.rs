@@ -130,7 +130,7 @@ pub struct Report {
     pub serial: u64,
     /// The checkpoint that asked for it; 0 if none did.
     pub checkpoint: u64,
-    /// It tells of the block from here, bytes,
+    /// It reports on the block from here, bytes,
     pub lower: u64,
     /// and up to here.
     pub upper: u64,

@@ -57,7 +57,7 @@ pub enum SendError {
     RedPart,
 }
 
-/// What the client is told.
+/// What the client has to know or do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The peer has the first bytes of the red part of the block of this key.

@@ -49,7 +49,7 @@ impl ListenerKey {
     /// connections.
     pub(crate) fn endpoint(self) -> EndpointConfig {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
-        // An id shows this to whoever sees a few of them, so it must tell nothing of the key.
+        // An id shows this to whoever sees a few of them, so it must not reveal the key.
         let mut ids = [0; 8];
         ids.copy_from_slice(&hmac::sign(&key, IDS_LABEL).as_ref()[..8]);
         let ids = u64::from_be_bytes(ids);

@@ -17,7 +17,7 @@ pub const MAX_HEAD_BYTES: u32 = 4096;
 /// The lengths in front of each frame.
 const LENGTHS_BYTES: usize = 8;
 
-/// Events that status reports tell of.
+/// Events that status reports are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reported {

@@ -54,7 +54,7 @@ pub struct Contact {
     pub well: Option<Instant>,
 }
 
-/// A contact that is told of and shown.
+/// A contact that is logged and shown.
 #[derive(Debug)]
 pub(crate) struct Watched {
     /// What its requests do, for the log.

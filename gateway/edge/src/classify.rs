@@ -24,7 +24,7 @@ pub struct Facts<'a> {
     pub client: SocketAddr,
     /// DSCP of the client's SYN (0 to 63).
     pub dscp: Option<u8>,
-    /// Bytes of the body, where HTTP tells.
+    /// Bytes of the body, if the HTTP message declares them.
     pub content_length: Option<u64>,
     /// What is known of a flow that begins or goes on.
     pub flow: FlowFacts<'a>,

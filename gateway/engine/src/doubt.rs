@@ -97,10 +97,10 @@ pub(crate) struct Doubt {
     /// Doubts by its word in a row that were in vain, and the end of the last one.
     vain_words: u32,
     last_vain_word: Option<Instant>,
-    /// The last sign of the peer before it was told of a silence, and how long the silence was
+    /// The last sign of the peer before a silence was reported to it, and how long the silence was
     /// then.
     told: Option<(Instant, Duration)>,
-    /// The last message that told it so.
+    /// The last message that reported it.
     word: Option<BundleId>,
 }
 
@@ -274,9 +274,9 @@ impl Engine {
         }
     }
 
-    /// The message that tells the neighbour of a silence of `ms` on a hop. With two hops the other
-    /// one, by which it goes, shows which is meant; with more a session that both ends know. `None`
-    /// if there is none.
+    /// The message that reports a silence of `ms` on a hop to the neighbour. With two hops the
+    /// other one, by which it goes, shows which is meant; with more a session that both ends know.
+    /// `None` if there is none.
     fn missing(&self, id: HopId, ms: u16) -> Option<Message> {
         let neighbour = self.neighbour_of(id)?;
         let mut payload = vec![MISSES];

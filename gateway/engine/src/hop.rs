@@ -115,7 +115,7 @@ pub(crate) struct Hop {
     /// The flows of each class that were given to it lately.
     pub arrivals: BTreeMap<Class, Arrivals>,
     /// The classes that the scheduler counts as ready, and whether it counts what they send next as
-    /// sparse. It is told of changes only.
+    /// sparse. Only changes are passed to it.
     pub ready: BTreeMap<Class, bool>,
     /// When all that it was given will have left, at its rate.
     pub sent_by: Instant,

@@ -113,7 +113,7 @@ pub(crate) enum Planner {
 /// How the peer was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// By a beacon: from now on its silence tells of a blockage.
+    /// By a beacon: from now on its silence means a blockage.
     Beacon,
     /// By a beacon that says that the peer hears nothing of this node.
     Deaf,
@@ -425,7 +425,7 @@ impl LinkState {
         self.deaf.is_some_and(|deaf| now < deaf.last + DEAF)
     }
 
-    /// Whether silence tells of a blockage.
+    /// Whether silence means a blockage.
     pub fn is_probed(&self) -> bool {
         self.probed
     }

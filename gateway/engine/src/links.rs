@@ -230,7 +230,7 @@ pub struct LinkSnapshot {
     pub blocked: Option<(Source, Instant)>,
     /// When the peer was last heard.
     pub heard: Option<Instant>,
-    /// Whether its silence would tell of a blockage.
+    /// Whether its silence would mean a blockage.
     pub probed: bool,
     /// Planned blockages that are not over.
     pub planned: Vec<PlannedBlockage>,

@@ -22,8 +22,8 @@ use crate::transfers::Kept;
 /// nothing.
 const LEAST_PAYLOAD_BYTES: u64 = 512;
 
-/// A full store frees itself piece by piece; it is filled again when at least
-/// this part (1/n) of it is free, lest bundles become ever smaller.
+/// A full store frees itself piece by piece. It is filled again when at least this part (1/n) of it
+/// is free, so that bundles do not become ever smaller.
 const STORE_PART: u64 = 8;
 
 /// How soon hops that wait for room in the store look again, and how many of them at once.

@@ -76,7 +76,7 @@ pub enum Command {
     Switch(SwitchCommand),
     /// Have a class of a running node go by another of its paths; streams live on.
     Migrate(MigrateCommand),
-    /// Tell what a running node decides about flows, as it does.
+    /// Show decisions of a running node about flows, as it makes them.
     Decisions(DecisionsCommand),
     /// Show what operators have set on a running node, or release it.
     Holds(HoldsCommand),

@@ -20,7 +20,7 @@ use crate::known_time::KnownTime;
 /// How often the folder is looked at.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often that is told.
+/// How often the node warns that its certificate is about to end.
 const TOLD_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// How long before the end of the node's certificate warnings begin.

@@ -12,7 +12,7 @@ pub const MAX_QUESTION_BYTES: usize = 16 << 10;
 /// The largest answer, bytes: a list of 50,000 revoked certificates, twice.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// The most of a reason that is told, characters.
+/// The most characters of a reason.
 pub const MAX_REASON_CHARS: usize = 500;
 
 /// The version of the format.

@@ -152,7 +152,7 @@ impl Beam {
     }
 
     /// Sets the rate, bit/s of IP, `None` for no limit. In force at once. But a shard that waits
-    /// asks again only at the time that it was given, or when it is told of the change itself
+    /// asks again only at the time that it was given, or when it learns of the change itself
     /// ([`crate::LinkScheduler::set_root_rate`]).
     pub fn set_rate(&self, now: Instant, rate_bps: Option<u64>) {
         let mut state = self.lock();

@@ -228,7 +228,7 @@ where
         .map_err(|error| ContactFailure::Tls(io::Error::other(error)))
 }
 
-/// [`underpass_identity::PathVerifier`] has told the reason to the log.
+/// [`underpass_identity::PathVerifier`] has logged the reason.
 fn handshake_failure(error: io::Error) -> ContactFailure {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     match cause {

@@ -166,7 +166,7 @@ impl Agent {
         Agent::in_shard(config, store, common, Sharding::ALONE)
     }
 
-    /// One of the agents of a node, each with its part of the neighbours: it may only be told of
+    /// One of the agents of a node, each with its part of the neighbours: it must know only
     /// these. All agents of a node have the same configuration, and all are created before any is
     /// used.
     pub fn in_shard(

@@ -40,7 +40,7 @@ pub(super) struct Draft {
     /// What secures that, if it has to be.
     pub signed: Option<Box<Signed>>,
     pub via: NeighbourId,
-    /// Whether a service of this node sends it, and so is told of its end.
+    /// Whether a service of this node sends it, and so learns of its end.
     pub own: bool,
     /// The service's own number for it.
     pub label: u64,

@@ -383,7 +383,7 @@ impl Agent {
         class: Class,
         bundle: Bundle,
     ) -> (Arrival, bool) {
-        // Without a block that tells it, the age follows from the creation time (RFC 9171 §4.3.1).
+        // Without an age block, the age follows from the creation time (RFC 9171 §4.3.1).
         let age_ms = bundle.age_ms.map_or_else(
             || {
                 let created_ms = bundle.primary.creation_timestamp.dtntime();

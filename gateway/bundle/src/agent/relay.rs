@@ -189,8 +189,9 @@ impl Agent {
         let phase = id.and_then(|id| Some(self.bundles.get(id)?.phase));
         let uncommitted = id.and_then(|id| self.uncommitted.get_mut(&id));
         match (&owed.to, uncommitted) {
-            // Anyone may be told of a bundle that is safe and stays here. But two agents that pass
-            // a bundle to each other, since routes have changed twice, must not both forget it.
+            // A bundle that is safe and stays here may be reported to anyone. But two agents that
+            // pass a bundle to each other, since routes have changed twice, must not both forget
+            // it.
             (Party::Keeper(_), uncommitted)
                 if uncommitted.is_some() || phase == Some(Phase::Passing) =>
             {

@@ -10,7 +10,7 @@ use crate::view::{TOO_MUCH, View, is_short};
 /// More is sent than the link carries if the round trip grows by this part of
 /// the time, and the queue is above a bound.
 const GROWS: f64 = 0.04;
-/// A queue that has stood for a round trip, and at least so long, tells the same: the excess is too
+/// A queue that has stood for a round trip, and at least so long, shows the same: the excess is too
 /// small for its growth to be seen.
 const LEAST_STANDING: Duration = Duration::from_millis(200);
 /// The rate sent a round trip ago is looked up in so many steps from the shortest round trip to the

@@ -170,7 +170,7 @@ impl Job {
         }
     }
 
-    /// Until when the end of it is told, ms.
+    /// Until when its end is reported, ms.
     pub(super) fn kept_until_ms(&self, limits: &Limits) -> u64 {
         self.record.expires_ms.saturating_add(limits.keep_ms)
     }

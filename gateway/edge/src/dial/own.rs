@@ -26,12 +26,12 @@ struct Seen {
 }
 
 impl OwnAddresses {
-    /// Those that the system tells.
+    /// Those of the system's interfaces.
     pub fn of_system() -> OwnAddresses {
         OwnAddresses::told_by(of_interfaces)
     }
 
-    /// Those that `look` tells.
+    /// Those that `look` returns.
     pub fn told_by(look: Look) -> OwnAddresses {
         OwnAddresses {
             look,

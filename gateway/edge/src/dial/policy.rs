@@ -67,7 +67,7 @@ pub struct Policy {
     deny_ports: Vec<PortRange>,
     special: Vec<IpNet>,
     metadata: Vec<IpAddr>,
-    /// Of this host, as the configuration tells.
+    /// Of this host, by the configuration.
     told_own: Vec<IpAddr>,
     own: OwnAddresses,
 }

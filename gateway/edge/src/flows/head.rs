@@ -23,7 +23,7 @@ pub(super) enum Beginning {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub head_bytes: usize,
-    /// Of the body; none if it is not told.
+    /// Of the body; none if the head does not declare it.
     pub body_bytes: Option<u64>,
     /// It is a response, and the whole requested object follows.
     pub is_object: bool,

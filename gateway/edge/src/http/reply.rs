@@ -93,7 +93,7 @@ pub(super) fn meaning(code: FailureCode) -> (StatusCode, &'static str) {
 }
 
 impl Failure {
-    /// The status that tells of it by HTTP.
+    /// Its HTTP status.
     pub(crate) fn status(&self) -> StatusCode {
         meaning(self.code).0
     }

@@ -158,7 +158,7 @@ pub trait Conduit: Send {
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connected, Failure>>;
 
     /// Tells the peer, on a stream that it has opened, that the origin has
-    /// answered. A failed dial is told by [`Conduit::reset`].
+    /// answered. A failed dial is reported by [`Conduit::reset`].
     fn connected(&mut self, connected: Connected);
 
     /// Begins a flow with the next bytes that are sent; `size_bytes` is its size as far as known.

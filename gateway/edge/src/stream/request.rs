@@ -37,7 +37,7 @@ pub struct OpenRequest {
     /// The class its bytes travel in.
     pub class: Class,
     /// Whether the taker waits for [`super::Conduit::poll_outcome`]; else the far
-    /// edge need not tell of a dial that succeeds.
+    /// edge need not report a dial that succeeds.
     pub awaits_outcome: bool,
     /// The span that the far edge's spans are children of, if it is traced.
     pub trace: Option<TraceContext>,

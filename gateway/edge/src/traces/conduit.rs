@@ -16,7 +16,7 @@ use crate::stream::{
 pub(super) struct TracedConduit {
     inner: Box<dyn Conduit>,
     traces: Arc<dyn Traces>,
-    /// Until it is told.
+    /// None once it is reported.
     exchange: Option<Box<Exchange>>,
 }
 

@@ -21,7 +21,7 @@ use underpass_edge::stream::{ComparedPath, PathChoice};
 use super::ApiState;
 use super::problem::{Problem, Query};
 
-/// For how long is told, s.
+/// For how long decisions are streamed, s.
 const DEFAULT_S: u64 = 600;
 const MOST_S: u64 = 3_600;
 

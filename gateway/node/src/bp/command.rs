@@ -44,7 +44,7 @@ impl FromStr for ServiceName {
     }
 }
 
-/// Where the node is, and how it is told.
+/// Where the node is, and the form of the output.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// The node's socket of applications.

@@ -13,7 +13,7 @@ pub(super) const TEN_YEARS_S: u64 = 10 * 365 * 86_400;
 /// More bytes than any disk or memory of a node has: a pebibyte.
 pub(super) const MOST_BYTES: u64 = 1 << 50;
 
-/// Tells a number that is beyond its bounds.
+/// Reports a number that is beyond its bounds.
 pub(super) fn check_within(
     key: &str,
     value: impl TryInto<u64>,

@@ -38,7 +38,7 @@ enum What {
         from: String,
         to: String,
     },
-    /// The values are not to be told.
+    /// The values must not be shown.
     Secret,
 }
 

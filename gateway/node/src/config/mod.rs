@@ -135,7 +135,7 @@ pub struct Config {
     /// The capacity that the terminals share.
     #[serde(default)]
     pub beam: BeamConfig,
-    /// Modems that tell of their lock.
+    /// Modems that report their lock.
     #[serde(default, rename = "modem")]
     pub modems: Vec<ModemConfig>,
     /// Static routes for bundles to nodes that are no neighbours.

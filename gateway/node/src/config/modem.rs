@@ -1,4 +1,4 @@
-//! Modems that tell of their lock.
+//! Modems that report their lock.
 
 use std::net::{IpAddr, SocketAddr};
 

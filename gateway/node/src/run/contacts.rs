@@ -45,7 +45,7 @@ struct State {
 struct Followed {
     forwarding: Forwarding,
     speakers: Arc<HashMap<u64, BTreeSet<u64>>>,
-    /// Whether the engines were told of it.
+    /// Whether the engines have it.
     told: bool,
 }
 

@@ -58,7 +58,7 @@ struct Answer<'a> {
     streams: Vec<Row>,
 }
 
-/// A stream as the service is told of it.
+/// A stream, in the form for the service.
 #[derive(Debug, Serialize)]
 struct Row {
     id: u64,

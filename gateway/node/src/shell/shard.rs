@@ -19,7 +19,7 @@ use super::streams::StreamTable;
 use super::transport::TransportLedger;
 use super::{Counts, Inbound, timer};
 
-/// Forgeries are told to the log so seldom.
+/// Forgeries are logged no more often than this.
 const TELL_FORGERY_AFTER: Duration = Duration::from_secs(10);
 
 /// One engine and what belongs to it.
@@ -51,9 +51,9 @@ pub(super) struct Inner {
     /// What the sessions' transports have moved, for metrics.
     pub transport: TransportLedger,
     pub links: LinkLedger,
-    /// When the log was last told of a forgery.
+    /// When a forgery was last logged.
     forgery_told: Option<Instant>,
-    /// Which moves of classes it was told.
+    /// Which moves of classes were logged.
     moves_told: MovesTold,
     /// Changes of links, and moves of classes, for followers.
     pub link_events: broadcast::Sender<LinkEvent>,

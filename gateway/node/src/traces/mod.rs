@@ -39,7 +39,7 @@ pub struct Tracer {
     classes: Vec<String>,
     sampler: Mutex<Sampler>,
     recent: Mutex<Recent>,
-    /// Exchanges of peers that no post has told of.
+    /// Exchanges of peers that no post has been linked with.
     untold: Mutex<VecDeque<TraceContext>>,
     export: Export,
     scope: InstrumentationScope,

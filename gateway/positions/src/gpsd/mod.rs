@@ -17,7 +17,7 @@ use objects::{Object, Tpv};
 /// gpsd's own bound of a line is 10,240 bytes; that of many satellites has
 /// been raised before.
 const LINE_BYTES: usize = 64 << 10;
-/// What an operator is told of gpsd's words.
+/// The most characters of gpsd's messages that operators see.
 const WORDS: usize = 200;
 /// The major version of the protocol.
 const VERSION: u64 = 3;

@@ -104,7 +104,7 @@ pub struct Mux {
     promised_excess: u64,
     /// Runs of bytes beyond a gap.
     runs: usize,
-    /// Consumption that the peer was not told of, in streams with half a floor or more of it.
+    /// Consumption that was not reported to the peer, in streams with half a floor or more of it.
     untold: u64,
     untold_streams: Vec<StreamId>,
 

@@ -174,7 +174,7 @@ impl LinkView {
 }
 
 impl PlannedView {
-    /// Times beyond the year 9999 cannot be told.
+    /// Times beyond the year 9999 have no RFC 3339 form.
     fn of(planned: &PlannedBlockage) -> Option<PlannedView> {
         let time = |ms: u64| {
             let nanoseconds = i128::from(ms) * 1_000_000;
