@@ -102,7 +102,7 @@ class _Event:
         node = self.data["terminal"]
         told: dict[str, bytes] = {}
         if self.left is not None:
-            # The tenant that it has left is told that it is deleted.
+            # For the tenant that it has left, it is deleted.
             gone = {"terminal": node, "action": "deleted"}
             told[self.left] = frame(self.kind, gone, self.id)
         tenant = self.tenants.get(node)

@@ -118,7 +118,7 @@ def configure(form: Format) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    # Alembic tells of each look at the schema's revision, readiness checks included.
+    # Alembic logs each look at the schema's revision, readiness checks included.
     logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
     structlog.configure(
         processors=[limit, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -62,7 +62,7 @@ class _Kind:
     keep_s: float | None
     prunes: Sequence[Prune]
     pruned: Counter
-    # What processes are told of it, beside how many.
+    # The event that is published of it, beside how many.
     told: Change | None = None
 
 

@@ -286,7 +286,7 @@ def _provider(settings: TracesSettings) -> TracerProvider:
             self._is_failing = is_failing
             return result
 
-    # It would tell of each try of each batch.
+    # It would log each try of each batch.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
     session = requests.Session()

@@ -37,7 +37,7 @@ _GIVES = "application/geo+json"
 # Pages made at a time, and those that may wait: a page of thousands of roads takes memory, and time
 # of the processor, and a whole fleet reads a changed map.
 _PAGES_AT_ONCE, _MOST_WAITING = 4, 4_096
-# Of a certainty that drives have corrected, one decimal is told: further ones would tell the counts
+# A certainty that drives have corrected has one decimal: further ones would reveal the counts
 # while they are small, and vehicles would have to read the map again after each passage.
 _DECIMALS, _LEAST_TOLD = 1, 0.1
 # The properties of a learned place that tenants see: what predictions need. Its counts, and all

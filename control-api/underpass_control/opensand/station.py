@@ -27,7 +27,7 @@ from underpass_control.storage.models import Beam, Terminal
 _LOG = structlog.get_logger()
 # How often to check whether a lease has come or gone.
 _LOOK_EVERY_S = 0.5
-# Changes that wait to be told to followers of events; beyond, the oldest are dropped.
+# Changes that wait to be published as events; beyond, the oldest are dropped.
 _MOST_TOLD = 1_000
 
 
@@ -179,8 +179,8 @@ class Station:
     async def _tell_for_ever(self) -> None:
         while True:
             change = await self._to_tell.get()
-            # Nobody waits for it: what followers of events miss while the database is away is
-            # told by the next.
+            # Nobody waits for it: the next change has what followers of events miss while the
+            # database is away.
             try:
                 async with self._changes.transaction() as (_, publish):
                     publish(change)

@@ -35,7 +35,7 @@ _LAST_END_MS = 253_402_300_799_999
 
 Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
 Milliseconds = Annotated[int, Field(ge=0, le=_MOST_MS)]
-# A moment that the API can show again, however far off the clock that tells it is.
+# A moment that the API can show again, however far off its clock is.
 Moment = Annotated[
     int, Field(ge=0, le=milliseconds(datetime(models.LAST_YEAR, 12, 31, tzinfo=UTC)))
 ]
@@ -104,7 +104,7 @@ class LinkReport(Message):
     streams: Count
     rate_bps: Count | None = None
     plan_version: Count | None = None
-    # As a modem or an operator has told it.
+    # As a modem or an operator has set it.
     efficiency: Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)] | None = None
     measured: MeasuredReport | None = None
     figures: LinkFigures | None = None

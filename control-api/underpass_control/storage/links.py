@@ -139,7 +139,7 @@ def changes_of(states: Iterable[LinkState]) -> Iterator[Change]:
 
 def shown(state: LinkState) -> dict[str, Any]:
     """Return a state as the API shows it."""
-    # Not `asdict`, which copies deeply: thousands are told each second.
+    # Not `asdict`, which copies deeply: thousands are shown each second.
     named = zip(_COLUMNS, _values(state), strict=True)
     document = {name: value for name, value in named if value is not None}
     document["time"] = rfc3339(moment_of(document.pop("time_ms")))

@@ -60,7 +60,7 @@ async def put(
         if _step(whole.get(name), certainty) != _step(whole_before.get(name), certainty)
     ]
     if moved:
-        # To tenants it is told as little as changes of learned places.
+        # As with changes of learned places, tenants get no event of it.
         change = {"kind": "obstructions", "action": "set", "source": KIND, "count": len(moved)}
         publish(change)
 
