@@ -14,8 +14,7 @@ use crate::lines::{Line, Lines};
 use crate::sequence::Sequence;
 use objects::{Object, Tpv};
 
-/// gpsd's own bound of a line is 10,240 bytes; that of many satellites has
-/// been raised before.
+/// gpsd's own bound of a line is 10,240 bytes; a later release may have a higher one.
 const LINE_BYTES: usize = 64 << 10;
 /// The most characters of gpsd's messages that operators see.
 const WORDS: usize = 200;
