@@ -84,7 +84,6 @@ class Call:
     is_recorded: bool = False
     # The body, for an endpoint that takes something other than JSON.
     content: bytes = b""
-    # Its trace, if it is traced.
     trace: TracedRequest | None = None
     _query: BaseModel | None = None
     _body: BaseModel | None = None

@@ -19,11 +19,10 @@ pub enum Command {
     Add = 1,
     /// Removes the endpoint of an id.
     Remove = 2,
-    /// Tells of endpoints.
+    /// Asks for endpoints.
     Get = 3,
-    /// Sets limits.
     SetLimits = 5,
-    /// Tells the limits.
+    /// Asks for the limits.
     GetLimits = 6,
 }
 
@@ -37,7 +36,6 @@ pub struct Message {
 /// MPTCP_PM_ATTR_…
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
-    /// An endpoint.
     Endpoint(Vec<EndpointAttribute>),
     /// How many addresses of a peer one connection accepts.
     AcceptedAddresses(u32),
@@ -54,7 +52,6 @@ pub enum EndpointAttribute {
     Family(u16),
     /// Its number in this network namespace.
     Id(u8),
-    /// Its address.
     Address(IpAddr),
     /// Where connections to it are accepted.
     Port(u16),

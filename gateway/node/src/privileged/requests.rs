@@ -96,7 +96,6 @@ pub struct Intercept {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// It is done.
     Done,
     /// It runs.
     Running,
