@@ -1,6 +1,9 @@
-//! Targets and users from a request head.
+//! Targets, hosts and users from a request head.
 
-use hyper::header::{HeaderMap, PROXY_AUTHORIZATION};
+use std::net::Ipv6Addr;
+
+use hyper::Version;
+use hyper::header::{HOST, HeaderMap, PROXY_AUTHORIZATION};
 use hyper::http::uri::Authority;
 
 use crate::stream::Target;
@@ -24,6 +27,51 @@ pub(super) fn target(authority: &Authority, default_port: Option<u16>) -> Result
         }
     };
     Target::parse(authority.host(), port).map_err(|error| error.to_string())
+}
+
+/// What is wrong with the Host of a request, for which it must be refused (RFC 9112 §3.2). One that
+/// is good need not be that of the target, and may be empty.
+pub(super) fn fault_of_host(version: Version, headers: &HeaderMap) -> Option<&'static str> {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) if version == Version::HTTP_10 => None,
+        (None, _) => Some("a request of HTTP/1.1 must have a Host field"),
+        (Some(_), Some(_)) => Some("the request has more than one Host field"),
+        (Some(host), None) => {
+            let is_valid = host.to_str().is_ok_and(is_host);
+            (!is_valid).then_some("the request's Host field is no host with or without a port")
+        }
+    }
+}
+
+/// Whether `value` is `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2).
+fn is_host(value: &str) -> bool {
+    let behind = match value.find(']') {
+        Some(end) => end + 1,
+        None => value.find(':').unwrap_or(value.len()),
+    };
+    let (host, port) = value.split_at(behind);
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    let is_port = digits.bytes().all(|octet| octet.is_ascii_digit())
+        && (port.is_empty() || port.starts_with(':'));
+    let literal = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    is_port
+        && match literal {
+            Some(literal) => literal.parse::<Ipv6Addr>().is_ok(),
+            None => is_registered_name(host),
+        }
+}
+
+fn is_registered_name(name: &str) -> bool {
+    let is_plain =
+        |octet: u8| octet.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&octet);
+    let is_encoded = |piece: &str| {
+        let digits = piece.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    name.bytes().all(is_plain) && name.split('%').skip(1).all(is_encoded)
 }
 
 /// User and password of Basic credentials (RFC 7617).
@@ -59,6 +107,8 @@ fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -81,6 +131,63 @@ mod tests {
             assert_eq!(read(wrong), None, "{wrong}");
         }
         assert_eq!(credentials(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_or_without_a_port() {
+        for valid in [
+            "",
+            ":",
+            "example.org",
+            "example.org:80",
+            "a_b.example:",
+            "xn--e1aybc.example",
+            "a%2Db.example",
+            "192.0.2.1:8080",
+            "[2001:db8::1]",
+            "[::ffff:192.0.2.1]:443",
+        ] {
+            assert!(is_host(valid), "{valid}");
+        }
+        for wrong in [
+            "a b",
+            "a/b",
+            "http://a",
+            "user@a",
+            "a:b",
+            "a:80:80",
+            "a:-1",
+            "a%2",
+            "a%zz",
+            "2001:db8::1",
+            "[2001:db8::1",
+            "2001:db8::1]",
+            "[a.example]",
+            "[::1]80",
+            "x[::1]",
+        ] {
+            assert!(!is_host(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_request_has_one_host_and_that_of_http_1_0_may_have_none() {
+        let fault = |version, hosts: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_static(host));
+            }
+            fault_of_host(version, &headers)
+        };
+        let (old, new) = (Version::HTTP_10, Version::HTTP_11);
+        assert!(fault(new, &[]).is_some_and(|fault| fault.contains("must have")));
+        assert_eq!(fault(old, &[]), None);
+        for version in [old, new] {
+            assert_eq!(fault(version, &["a.example"]), None);
+            let two = fault(version, &["a.example", "a.example"]);
+            assert!(two.is_some_and(|fault| fault.contains("more than one")));
+            assert!(fault(version, &["a b"]).is_some_and(|fault| fault.contains("no host")));
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioTimer;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -144,6 +144,9 @@ pub(crate) async fn serve(
 }
 
 async fn answer(client: &Arc<Client>, request: Request<Incoming>) -> Response<Body> {
+    if let Some(fault) = authority::fault_of_host(request.version(), request.headers()) {
+        return reply::page(StatusCode::BAD_REQUEST, fault);
+    }
     if let Some(users) = &client.intake.users {
         // Clients ask without a password first, to learn that one is needed.
         let Some((user, password)) = authority::credentials(request.headers()) else {

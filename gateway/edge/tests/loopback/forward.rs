@@ -161,7 +161,7 @@ async fn an_answer_whose_head_is_too_long_is_called_that() {
         let _ = socket.write_all(answer.as_bytes()).await;
     })
     .await;
-    let (mut client, _edge) = ask(origin, "GET http://{origin}/ HTTP/1.1\r\n\r\n").await;
+    let (mut client, _edge) = ask(origin, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").await;
     let head = head(&mut client).await;
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
     let page = body(&mut client, &head).await;

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,15 +33,15 @@ async fn malformed_requests_are_refused_and_others_go_on() {
         (b"GET http://2130706433/ HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
         (b"GET http://a.example/ HTTP/1.1\r\nHost : x\r\n\r\n", "400"),
         (
-            b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
+            b"POST http://a.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
             "400",
         ),
         (
-            b"POST http://a.example/ HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc",
+            b"POST http://a.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc",
             "400",
         ),
         (
-            b"POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            b"POST http://a.example/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
             "501",
         ),
     ];
@@ -51,6 +52,49 @@ async fn malformed_requests_are_refused_and_others_go_on() {
     }
     bystander.write_all(b"!").await.unwrap();
     assert_eq!(bystander.read_u8().await.unwrap(), b'!');
+}
+
+#[tokio::test]
+async fn a_request_without_exactly_one_valid_host_reaches_no_origin() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let origin = origin(move |mut socket| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async move {
+            read_until(&mut socket, b"\r\n\r\n").await;
+            let answer = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+            socket.write_all(answer).await.unwrap();
+        }
+    })
+    .await;
+    let (_edge, proxy) = edge("http", "");
+    for (version, fields, fault) in [
+        ("1.1", "", "must have a Host field"),
+        ("1.1", "Host: x\r\nHost: x\r\n", "more than one Host field"),
+        ("1.0", "Host: x\r\nHost: y\r\n", "more than one Host field"),
+        ("1.1", "Host: a b\r\n", "no host"),
+        ("1.0", "Host: http://x\r\n", "no host"),
+    ] {
+        for target in [format!("GET http://{origin}/"), format!("CONNECT {origin}")] {
+            let request = format!("{target} HTTP/{version}\r\n{fields}Connection: close\r\n\r\n");
+            let mut client = TcpStream::connect(proxy).await.unwrap();
+            client.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            assert!(
+                answer.contains(" 400 Bad Request\r\n"),
+                "{request}: {answer}"
+            );
+            assert!(answer.contains(fault), "{request}: {answer}");
+        }
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    for rest in ["HTTP/1.0\r\n\r\n", "HTTP/1.1\r\nHost:\r\n\r\n"] {
+        let request = format!("GET http://{origin}/ {rest}");
+        let line = status(proxy, request.as_bytes()).await;
+        assert!(line.contains("204"), "{request}: {line}");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
