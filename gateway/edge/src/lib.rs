@@ -26,6 +26,7 @@ mod switch;
 pub mod throttle;
 pub mod traces;
 pub mod transparent;
+mod words;
 
 pub use account::{Accounts, Ended};
 pub use credentials::UserError;

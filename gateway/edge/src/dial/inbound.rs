@@ -44,7 +44,8 @@ pub(crate) async fn resume_inbound(
     relays: &Relays,
 ) -> Result<(), Failure> {
     let HeldRelay { state, socket } = held;
-    let socket = TcpStream::from_std(socket).map_err(|error| Failure::of_socket(&error))?;
+    let socket = TcpStream::from_std(socket);
+    let socket = socket.map_err(|error| Failure::of_socket("the server", &error))?;
     let ended = relays.resume(socket, conduit, state).await;
     note_end(peer, target, ended)
 }

@@ -41,6 +41,7 @@ pub(crate) use socket::set_congestion_control;
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Most addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 8;
+const UNANSWERED: &str = "the server did not answer";
 
 /// Connects to origins by one configuration, which may be replaced.
 #[derive(Debug)]
@@ -195,7 +196,7 @@ impl Dialler {
             let header = proxy_header::header(client, destination);
             // The first bytes on the connection: they fit any socket buffer.
             let written = socket.write_all(&header).await;
-            written.map_err(|e| Failure::of_socket(&e))?;
+            written.map_err(|e| Failure::of_socket("the server", &e))?;
         }
         Ok(Dialled { socket, resolved })
     }
@@ -214,7 +215,10 @@ impl Dialler {
             Target::Address(address) => vec![*address],
             Target::Name { host, port } => {
                 let found = timeout_at(deadline, self.resolver.resolve(host.as_str()));
-                let found = found.await.map_err(|_| timed_out("name resolution"))??;
+                let found = found.await.map_err(|_| {
+                    let what = format!("{host} does not resolve: no name server answered");
+                    timed_out(&what, &settings.config)
+                })??;
                 let found = found.into_iter().map(|ip| SocketAddr::new(ip, *port));
                 found.collect()
             }
@@ -264,11 +268,11 @@ async fn race(
                 Some(Err(_)) | None => {}
             },
             () = sleep_until(pause) => if Instant::now() >= deadline {
-                return Err(timed_out("connect"));
+                return Err(timed_out(UNANSWERED, config));
             },
         }
         if attempts.is_empty() && waiting.is_empty() {
-            return Err(first_failure.unwrap_or_else(|| timed_out("connect")));
+            return Err(first_failure.unwrap_or_else(|| timed_out(UNANSWERED, config)));
         }
     }
 }
@@ -284,8 +288,10 @@ fn unknown_host(target: &Target, why: &str) -> Failure {
     )
 }
 
-fn timed_out(what: &str) -> Failure {
-    Failure::new(FailureCode::TimedOut, format!("{what} timed out"))
+/// The failure of a dial that has used up its time, with what had not come by then.
+fn timed_out(what: &str, config: &DialConfig) -> Failure {
+    let seconds = config.connect_timeout().as_secs_f64();
+    Failure::new(FailureCode::TimedOut, format!("{what} within {seconds} s"))
 }
 
 /// The resolver's order, with the families alternating (RFC 8305 §4).

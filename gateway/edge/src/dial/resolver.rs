@@ -19,6 +19,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::{Hosts, TokioResolver, system_conf};
 
 use crate::stream::{Failure, FailureCode};
+use crate::words;
 
 /// How long a look at the files holds.
 const FRESH: Duration = Duration::from_secs(1);
@@ -76,7 +77,7 @@ struct State {
 /// What the files say.
 struct Current {
     hosts: Hosts,
-    dns: Result<TokioResolver, String>,
+    dns: Result<TokioResolver, NetError>,
 }
 
 impl std::fmt::Debug for Current {
@@ -107,9 +108,9 @@ impl Resolver {
     /// name server has answered.
     pub async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Failure> {
         let failed =
-            |code, error: String| Failure::new(code, format!("{host} does not resolve: {error}"));
+            |code, why: &str| Failure::new(code, format!("{host} does not resolve: {why}"));
         let name = Name::from_ascii(host);
-        let name = name.map_err(|error| failed(FailureCode::UnknownHost, error.to_string()))?;
+        let name = name.map_err(|_| failed(FailureCode::UnknownHost, "it is no valid name"))?;
         let current = self.current();
         let listed = listed(&current.hosts, &name);
         if !listed.is_empty() {
@@ -117,7 +118,7 @@ impl Resolver {
         }
         let dns = match &current.dns {
             Ok(dns) => dns,
-            Err(error) => return Err(failed(FailureCode::TimedOut, error.clone())),
+            Err(error) => return Err(failed(FailureCode::TimedOut, words::of_lookup(error))),
         };
         match dns.lookup_ip(name).await {
             Ok(found) => {
@@ -126,13 +127,9 @@ impl Resolver {
                 Ok(six.chain(four).collect())
             }
             Err(error) if error.is_no_records_found() || error.is_nx_domain() => {
-                Err(failed(FailureCode::UnknownHost, "no such name".to_owned()))
+                Err(failed(FailureCode::UnknownHost, "no such name"))
             }
-            Err(NetError::Timeout) => Err(failed(
-                FailureCode::TimedOut,
-                "name resolution timed out".to_owned(),
-            )),
-            Err(error) => Err(failed(FailureCode::TimedOut, error.to_string())),
+            Err(error) => Err(failed(FailureCode::TimedOut, words::of_lookup(&error))),
         }
     }
 
@@ -161,7 +158,7 @@ fn read(sources: &Sources) -> Current {
     }
     Current {
         hosts,
-        dns: dns(sources).map_err(|error| error.to_string()),
+        dns: dns(sources),
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::config::{DialConfig, OriginSource};
 use crate::listen::set_keepalive;
 use crate::stream::{Failure, FailureCode};
+use crate::words;
 
 /// Connects to `address`; the deadline is the caller's.
 pub(super) async fn connect(
@@ -21,7 +22,10 @@ pub(super) async fn connect(
     let socket = prepare(config, address, client).map_err(|error| {
         Failure::new(
             FailureCode::Unavailable,
-            format!("cannot set up a socket to {address}: {error}"),
+            format!(
+                "cannot set up a socket to {address}: {}",
+                words::of_system(&error)
+            ),
         )
     })?;
     let connected = TcpSocket::from_std_stream(socket.into())
@@ -29,7 +33,7 @@ pub(super) async fn connect(
         .await;
     connected.map_err(|error| {
         let failure = Failure::of_connect(&error);
-        Failure::new(failure.code, format!("{address}: {error}"))
+        Failure::new(failure.code, format!("{address}: {}", failure.text))
     })
 }
 
@@ -78,7 +82,7 @@ pub(crate) fn set_congestion_control(socket: &impl AsFd, preference: &[String]) 
             Err(error) => {
                 refused = Err(io::Error::new(
                     error.kind(),
-                    format!("congestion control {name}: {error}"),
+                    format!("congestion control {name}: {}", words::of_system(&error)),
                 ));
             }
         }

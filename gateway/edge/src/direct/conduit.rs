@@ -94,7 +94,7 @@ impl DirectConduit {
                     .map(|written| self.written(written))
             };
             if let Err(error) = result {
-                self.unwritable = Some(Failure::of_socket(&error));
+                self.unwritable = Some(Failure::of_socket("the server", &error));
                 self.queue = VecDeque::new();
                 self.queued = 0;
             }
@@ -179,7 +179,7 @@ impl Conduit for DirectConduit {
             },
             Ok(data) => Poll::Ready(Ok(Some(data))),
             Err(error) => {
-                let failure = Failure::of_socket(&error);
+                let failure = Failure::of_socket("the server", &error);
                 self.fail(failure.clone());
                 Poll::Ready(Err(failure))
             }

@@ -13,6 +13,7 @@ use super::conduit_io::{Cause, ConduitIo};
 use super::reply::{self, Body};
 use crate::classify::Verdict;
 use crate::stream::{Conduit, Failure, FailureCode, Target};
+use crate::words;
 
 /// Idle connections kept per client connection.
 const KEPT: usize = 8;
@@ -152,12 +153,5 @@ fn describe(error: &hyper::Error) -> Failure {
         }
         source = inner.source();
     }
-    let text = if error.is_parse_too_large() {
-        format!("the head of the origin's answer is too long, or has more than {MAX_FIELDS} fields")
-    } else if error.is_parse() {
-        format!("the origin's answer is no HTTP/1.1: {error}")
-    } else {
-        format!("the origin gave no answer: {error}")
-    };
-    Failure::new(FailureCode::Reset, text)
+    Failure::new(FailureCode::Reset, words::of_answer(error, MAX_FIELDS))
 }

@@ -117,7 +117,7 @@ impl<S: Socket> Relay<S> {
         let result = match ended {
             Ok(()) => Ok(()),
             Err(Broken::Socket(error)) => {
-                let failure = Failure::of_socket(&error);
+                let failure = Failure::of_socket("the other end", &error);
                 // If the socket had ended in order, its bytes and that end still go on: the conduit
                 // is closed, not reset.
                 if !self.up_done {

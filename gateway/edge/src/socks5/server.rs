@@ -1,5 +1,7 @@
 //! Serves SOCKS5 clients.
 
+use std::io;
+
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -12,6 +14,7 @@ use crate::credentials::{Admission, THROTTLED};
 use crate::listen::{Intake, Peer, leave};
 use crate::relay::{abort, outcome};
 use crate::stream::{Protocol, Target};
+use crate::words;
 
 /// Serves one client until its connection ends. A client that is refused is not waited for once
 /// `stop` is cancelled.
@@ -44,13 +47,14 @@ async fn negotiate(
     socket: &mut TcpStream,
     peer: &Peer,
 ) -> Result<(Target, Bytes), String> {
+    let broken = |error: io::Error| words::of_socket("the client", &error);
     let mut handshake = Handshake::new(intake.users.is_some());
     let mut piece = [0; 512];
     loop {
         match handshake.poll_output() {
             Ok(Output::Send(message)) => {
                 let sent = socket.write_all(&message).await;
-                sent.map_err(|e| e.to_string())?;
+                sent.map_err(broken)?;
             }
             Ok(Output::Judge { user, password }) => {
                 let admission = match &intake.users {
@@ -58,7 +62,7 @@ async fn negotiate(
                     None => Admission::Refused,
                 };
                 let answer = match handshake.judge(admission == Admission::Admitted) {
-                    Ok(message) => socket.write_all(&message).await.map_err(|e| e.to_string()),
+                    Ok(message) => socket.write_all(&message).await.map_err(broken),
                     Err(error) => {
                         let _ = socket.write_all(&error.reply().unwrap_or_default()).await;
                         Err(match admission {
@@ -75,7 +79,7 @@ async fn negotiate(
                 match socket.read(&mut piece[..room]).await {
                     Ok(0) => return Err("the client closed the connection".into()),
                     Ok(count) => handshake.receive(&piece[..count]),
-                    Err(error) => return Err(error.to_string()),
+                    Err(error) => return Err(broken(error)),
                 }
             }
             Err(error) => {

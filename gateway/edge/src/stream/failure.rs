@@ -5,6 +5,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::words;
+
 /// The kind of a failure. The numbers travel between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -96,16 +98,16 @@ impl Failure {
                 _ => FailureCode::Unreachable,
             },
         };
-        Failure::new(code, error.to_string())
+        Failure::new(code, words::of_connect(error))
     }
 
-    /// The failure that an error on a connected socket stands for.
-    pub fn of_socket(error: &io::Error) -> Failure {
+    /// The failure that an error on a connected socket stands for; `end` is who is at its other end.
+    pub fn of_socket(end: &str, error: &io::Error) -> Failure {
         let code = match error.kind() {
             io::ErrorKind::TimedOut => FailureCode::TimedOut,
             _ => FailureCode::Reset,
         };
-        Failure::new(code, error.to_string())
+        Failure::new(code, words::of_socket(end, error))
     }
 }
 

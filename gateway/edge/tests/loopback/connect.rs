@@ -34,7 +34,11 @@ async fn failures_have_their_status_and_reason_after_the_dial() {
     let (_edge, proxy) = edge("http", "answer = 'after-dial'");
     let refused = closed_port().to_string();
     for (target, status, reason) in [
-        (refused.as_str(), "502", "refused"),
+        (
+            refused.as_str(),
+            "502",
+            "the server refused the connection\n",
+        ),
         ("10.0.0.1:80", "403", "not dialled"),
         // 504 if no resolver is available.
         ("no-such-host.invalid:80", "50", "does not resolve"),

@@ -3,11 +3,13 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
 
-use crate::world::{ask, closed_port, connected, edge, origin, read_until};
+use crate::world::{ask, closed_port, connected, edge, edge_of, origin, read_until};
 
 /// An origin that answers each request with the head it has received.
 async fn mirror(connections: Arc<AtomicUsize>) -> SocketAddr {
@@ -133,7 +135,11 @@ async fn failures_come_back_as_status_and_reason() {
     let (_edge, proxy) = edge("http", "");
     let refused = closed_port().to_string();
     for (target, status, reason) in [
-        (refused.as_str(), "502", "refused"),
+        (
+            refused.as_str(),
+            "502",
+            "the server refused the connection\n",
+        ),
         ("10.0.0.1", "403", "not dialled"),
         // 504 if no resolver is available.
         ("no-such-host.invalid", "50", "does not resolve"),
@@ -150,6 +156,58 @@ async fn failures_come_back_as_status_and_reason() {
         );
         let page = body(&mut client, &head).await;
         assert!(page.contains(reason), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn an_origin_that_closes_without_an_answer_is_said_to() {
+    let origin = origin(|mut socket| async move {
+        read_until(&mut socket, b"\r\n\r\n").await;
+    })
+    .await;
+    let (mut client, _edge) = ask(origin, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let head = head(&mut client).await;
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    let page = body(&mut client, &head).await;
+    assert!(
+        page.ends_with("the server closed the connection before it answered\n"),
+        "{page}"
+    );
+}
+
+#[tokio::test]
+async fn an_origin_that_says_nothing_is_given_up_with_504_after_its_time() {
+    let full = TcpSocket::new_v4().unwrap();
+    full.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let full = full.listen(0).unwrap();
+    let address = full.local_addr().unwrap();
+    // Nobody accepts: once the queue is full, Linux answers no SYN.
+    let mut queued = Vec::new();
+    let soon = Duration::from_millis(200);
+    while let Ok(connected) = timeout(soon, TcpStream::connect(address)).await {
+        queued.push(connected.unwrap());
+    }
+    let (_edge, proxy) = edge_of(
+        "client_networks = ['127.0.0.0/8']
+         dial.allow_networks = ['127.0.0.0/8']
+         dial.connect_timeout_s = 0.25
+         [[listener]]
+         name = 'in'\nprotocol = 'http'\naddress = '127.0.0.1:0'\nanswer = 'after-dial'",
+    );
+    for target in [
+        format!("GET http://{address}/"),
+        format!("CONNECT {address}"),
+    ] {
+        let mut client = TcpStream::connect(proxy).await.unwrap();
+        let request = format!("{target} HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut client).await;
+        assert!(head.starts_with("HTTP/1.1 504"), "{head}");
+        let page = body(&mut client, &head).await;
+        assert!(
+            page.ends_with("the server did not answer within 0.25 s\n"),
+            "{page}"
+        );
     }
 }
 

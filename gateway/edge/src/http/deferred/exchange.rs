@@ -28,6 +28,7 @@ use super::super::{authority, fields};
 use super::message::{MOST_TAKEN, read_request, response_head};
 use crate::dial::{Dialler, Party};
 use crate::stream::{Failure, FailureCode, Target};
+use crate::words;
 
 const DEFAULT_PORT: u16 = 80;
 /// Largest head of a response, bytes.
@@ -181,15 +182,18 @@ impl Exchange {
             .handshake(TokioIo::new(socket));
         let (mut sender, connection) = match handshake.await {
             Ok(open) => open,
-            Err(error) => return broken(error.to_string()),
+            Err(error) => return broken(words::of_answer(&error, MOST_TAKEN)),
         };
         let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
         let method = outgoing.method.clone();
         let sent = sender.send_request(self.request(outgoing, body_bytes));
         let response = match tokio::time::timeout(self.patience.silence, sent).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return broken(format!("the origin gave no answer: {error}")),
-            Err(_) => return broken("the origin did not answer in time".to_owned()),
+            Ok(Err(error)) => return broken(words::of_answer(&error, MOST_TAKEN)),
+            Err(_) => {
+                let seconds = self.patience.silence.as_secs_f64();
+                return broken(format!("the server did not answer within {seconds} s"));
+            }
         };
         let unasked = if fields::has_foreign_coding(response.headers()) {
             Some("the origin answers in a transfer coding that was not asked for")
@@ -252,7 +256,8 @@ impl Exchange {
             match tokio::time::timeout(self.patience.silence, body.frame()).await {
                 Err(_) => return Dispatched::Broken("the response came to a halt".to_owned()),
                 Ok(Some(Err(error))) => {
-                    return Dispatched::Broken(format!("the response broke off: {error}"));
+                    let why = words::of_answer(&error, MOST_TAKEN);
+                    return Dispatched::Broken(format!("the response broke off: {why}"));
                 }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
