@@ -5,7 +5,7 @@ use std::fmt::Write;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::api::{ComparedView, DecisionView, FlowView};
+use crate::api::{ComparedView, DecisionView, FlowView, counted};
 use crate::cli::DecisionsCommand;
 use crate::client::{self, ClientError};
 
@@ -109,13 +109,13 @@ fn compared_shown(path: &ComparedView) -> String {
         format!(", complete in {ms:.0} ms, others {others:.0} ms later")
     });
     format!(
-        "    {}: delay {:.1} ms, {capacity}, loss {:.4}, busy {:.0} ms, {} flows with {} bytes, \
+        "    {}: delay {:.1} ms, {capacity}, loss {:.4}, busy {:.0} ms, {} with {} bytes, \
          {} bytes before{completes}\n",
         path.path,
         path.delay_ms,
         path.loss,
         path.busy_ms,
-        path.flows,
+        counted(path.flows, "flow"),
         path.competing_bytes,
         path.before_bytes,
     )
@@ -129,7 +129,10 @@ fn time_of(at: Option<OffsetDateTime>) -> String {
 fn missed(count: usize) -> String {
     match count {
         0 => String::new(),
-        count => format!("({count} decisions left out: too many at once)\n"),
+        count => {
+            let decisions = counted(count as u64, "decision");
+            format!("({decisions} left out: too many at once)\n")
+        }
     }
 }
 

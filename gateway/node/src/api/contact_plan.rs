@@ -13,6 +13,7 @@ use underpass_engine::{HopSnapshot, Source};
 use underpass_routing::Contact;
 
 use super::ApiState;
+use super::counted;
 use super::problem::{Path, Problem};
 use crate::config::{NodePattern, RouteConfig, is_node_name};
 use crate::run::contacts::PlanFigures;
@@ -224,11 +225,11 @@ impl fmt::Display for ContactPlanView {
         };
         writeln!(
             f,
-            "Contact plan {}: {} contacts, ways to {} of {} nodes; in contact with {}; not now with {}",
+            "Contact plan {}: {}, ways to {} of {}; in contact with {}; not now with {}",
             self.file,
-            figures.contacts,
+            counted(figures.contacts as u64, "contact"),
             figures.reached,
-            figures.nodes,
+            counted(figures.nodes as u64, "node"),
             of(true),
             of(false)
         )?;

@@ -78,7 +78,7 @@ pub use history::History;
 pub use holds::HoldView;
 pub use migrations::MigrationView;
 pub use server::{ApiError, Servers, bind, check, serve, unix_socket};
-pub use text::{holds as holds_table, rate, size, span};
+pub use text::{counted, holds as holds_table, rate, size, span};
 #[cfg(test)]
 pub use view::PlannedView;
 pub use view::{HopFields, PathView, SessionView, Status};

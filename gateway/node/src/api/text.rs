@@ -19,7 +19,7 @@ use crate::holds::Held;
 use crate::positions::{FixView, PositionView, SourceState};
 
 use table::Table;
-pub use table::{rate, size, span};
+pub use table::{counted, rate, size, span};
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,8 +38,8 @@ impl fmt::Display for Status {
         if let Some(cdni) = &self.cdni {
             writeln!(
                 f,
-                "sizes of objects: {} documents, {} known, {} not told, {} too early{}",
-                cdni.documents,
+                "sizes of objects: {}, {} known, {} not told, {} too early{}",
+                counted(cdni.documents as u64, "document"),
                 cdni.known,
                 cdni.untold,
                 cdni.awaited,
@@ -93,7 +93,7 @@ impl fmt::Display for Status {
 
 impl fmt::Display for BpsecView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Bundle security: {} rules", self.rules)?;
+        write!(f, "Bundle security: {}", counted(self.rules as u64, "rule"))?;
         for (operation, counts) in [
             ("integrity", &self.integrity),
             ("confidentiality", &self.confidentiality),
@@ -408,7 +408,10 @@ fn session_row(path: &str, session: &SessionView) -> [String; 15] {
         match session.subflows {
             None => session.convergence_layer.clone(),
             Some(0) => format!("{}, no MPTCP", session.convergence_layer),
-            Some(count) => format!("{}, {count} subflows", session.convergence_layer),
+            Some(count) => {
+                let subflows = counted(count.into(), "subflow");
+                format!("{}, {subflows}", session.convergence_layer)
+            }
         },
         if session.tls { "yes" } else { "no" }.to_owned(),
         session.congestion_control.clone(),
@@ -428,8 +431,8 @@ impl Status {
         let custody = &self.custody;
         writeln!(
             f,
-            "Store: {} bundles, {} of {}",
-            custody.bundles,
+            "Store: {}, {} of {}",
+            counted(custody.bundles, "bundle"),
             size(custody.used_bytes),
             size(custody.quota_bytes)
         )?;
@@ -438,15 +441,16 @@ impl Status {
         };
         writeln!(
             f,
-            "On disk: {} in {} files",
+            "On disk: {} in {}",
             size(disk.log_bytes),
-            disk.segments
+            counted(disk.segments, "file")
         )?;
         if let Some(why) = &disk.stalled {
             writeln!(f, "The disk cannot be written, sources are slowed: {why}")?;
         }
         if disk.failed_segments > 0 {
-            writeln!(f, "The disk could not read {} files", disk.failed_segments)?;
+            let files = counted(disk.failed_segments, "file");
+            writeln!(f, "The disk could not read {files}")?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use underpass_edge::stream::{Failure, FailureCode};
 
 use super::descriptors;
+use crate::api::counted;
 use crate::config::Config;
 
 /// Connections that a peer has however many others have.
@@ -92,7 +93,8 @@ impl Origins {
         let free = self.pool.saturating_sub(taken.all);
         let has_share = own < GUARANTEED || own - GUARANTEED < free;
         if own >= most || !has_share {
-            let text = format!("node {peer} has {own} connections already");
+            let own = counted(own as u64, "connection");
+            let text = format!("node {peer} has {own} already");
             return Err(Failure::new(FailureCode::Exhausted, text));
         }
         taken.count(peer);

@@ -30,6 +30,7 @@ use super::links::Links;
 use super::mptcp::Mptcp;
 use super::on_demand::OnDemandPaths;
 use super::{RunError, beacons, custody, engine};
+use crate::api::counted;
 use crate::bpsec::{self, BpsecError};
 use crate::config::{
     AcceptedHop, Change, Config, ConfigError, Current, Document, Durability, PathConfig, between,
@@ -284,7 +285,8 @@ impl Reloader {
         self.current.set(config);
         state.written = written;
         (state.numbers, state.next_number) = (hops.numbers, hops.next_number);
-        let plan = plan_changed.then(|| format!("contact plan: {contacts} contacts"));
+        let plan =
+            plan_changed.then(|| format!("contact plan: {}", counted(contacts as u64, "contact")));
         let changes = changes.iter().map(ToString::to_string);
         Ok(changes.chain(plan).collect())
     }

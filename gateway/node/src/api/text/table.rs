@@ -50,6 +50,12 @@ impl fmt::Display for Table {
     }
 }
 
+/// A number of things of which one is called `what`.
+pub fn counted(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
 /// Bytes in decimal units.
 pub fn size(bytes: u64) -> String {
     scaled(bytes as f64, "B")
@@ -99,6 +105,12 @@ sat           1.0 kbit/s
 terrestrial  40.0 Mbit/s
 ";
         assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        let told = [0, 1, 2].map(|number| counted(number, "bundle"));
+        assert_eq!(told, ["0 bundles", "1 bundle", "2 bundles"]);
     }
 
     #[test]
