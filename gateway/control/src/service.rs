@@ -2,6 +2,8 @@
 //! where the address says so.
 
 use std::error::Error;
+use std::io::{self, ErrorKind};
+use std::iter::successors;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,8 +13,8 @@ use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use thiserror::Error;
 
@@ -293,23 +295,124 @@ fn detail(body: &[u8]) -> String {
     }
 }
 
-/// An error with its causes.
-pub(crate) fn told(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let next = cause.to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
+/// An error with its causes, in words for a person; the libraries' own are logged at `debug`.
+pub(crate) fn told(error: &(dyn Error + 'static)) -> String {
+    tracing::debug!(?error, "no answer of the control service");
+    let mut text = String::new();
+    for cause in successors(Some(error), |&cause| cause.source()) {
+        match words(cause) {
+            Some(next) if text.is_empty() => text = next,
+            Some(next) if !text.contains(&next) => text = format!("{text}: {next}"),
+            _ => {}
         }
-        source = cause.source();
     }
     text
 }
 
+/// What one of the causes says, unless it only names a layer in which the next one lies.
+fn words(cause: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return Some(words_of_io(error));
+    }
+    let of_http = cause.downcast_ref::<hyper::Error>();
+    if of_http.is_some_and(|e| e.is_incomplete_message() || e.is_canceled() || e.is_closed()) {
+        return Some("the server closed the connection before it answered".to_owned());
+    }
+    let text = cause.to_string();
+    let is_layer = of_http.is_some()
+        || cause.is::<legacy::Error>()
+        || matches!(text.as_str(), "dns error" | "tcp connect error");
+    (!is_layer || cause.source().is_none()).then_some(text)
+}
+
+fn words_of_io(error: &io::Error) -> String {
+    let inner = error.get_ref();
+    if let Some(inner) = inner.and_then(|inner| inner.downcast_ref::<io::Error>()) {
+        return words_of_io(inner);
+    }
+    let text = error.to_string();
+    // As std says it for getaddrinfo(3).
+    if text.starts_with("failed to lookup address information") {
+        return "its name could not be resolved".to_owned();
+    }
+    let known = match error.kind() {
+        ErrorKind::ConnectionRefused => "the server refused the connection",
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => {
+            "the server reset the connection"
+        }
+        ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => "the server closed the connection",
+        ErrorKind::TimedOut => "the server did not answer",
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => "no route to the server",
+        ErrorKind::NetworkDown => "the network to the server is down",
+        _ => match error.raw_os_error() {
+            Some(number) => return text.replace(&format!(" (os error {number})"), ""),
+            None => return text,
+        },
+    };
+    known.to_owned()
+}
+
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_service_that_does_not_answer_is_told_of_in_words() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let service = Service::new(ServiceConfig {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            token_file: None,
+            trust: Trust::System,
+            timeout: Duration::from_secs(60),
+        });
+        let service = service.unwrap();
+        let closes = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.read_u8().await.unwrap();
+            socket.shutdown().await.unwrap();
+            socket
+        };
+        let asked = service.post("/", String::new(), 1000);
+        let (answer, _open) = tokio::join!(asked, closes);
+        assert_eq!(
+            answer.unwrap_err().to_string(),
+            "the server closed the connection before it answered"
+        );
+        drop(listener);
+        let answer = service.post("/", String::new(), 1000).await;
+        let error = answer.unwrap_err().to_string();
+        assert_eq!(error, "the server refused the connection");
+    }
+
+    #[test]
+    fn each_error_of_a_connection_is_told_in_words() {
+        let lookup = "failed to lookup address information: Name or service not known";
+        let reset = io::Error::from(ErrorKind::ConnectionReset);
+        for (error, expected) in [
+            (io::Error::other(reset), "the server reset the connection"),
+            (io::Error::other(lookup), "its name could not be resolved"),
+            (
+                ErrorKind::UnexpectedEof.into(),
+                "the server closed the connection",
+            ),
+            (ErrorKind::TimedOut.into(), "the server did not answer"),
+            (ErrorKind::HostUnreachable.into(), "no route to the server"),
+            (
+                ErrorKind::NetworkDown.into(),
+                "the network to the server is down",
+            ),
+            (
+                io::Error::other("invalid peer certificate"),
+                "invalid peer certificate",
+            ),
+        ] {
+            assert_eq!(told(&error), expected);
+        }
+        assert!(!told(&io::Error::from_raw_os_error(71)).contains("os error"));
+    }
 
     #[test]
     fn address_keeps_its_prefix_and_loses_the_slash_behind() {
