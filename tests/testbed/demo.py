@@ -254,6 +254,7 @@ def _instructions(
     origin, terminal = addresses.ORIGIN, testbed.terminal
     satlink = f"{built('satlink')} ctl --socket {testbed.satlink.socket_path}"
     underpass = built("underpass")
+    service, ask = f"http://{api}:{PORT}", f"curl -H 'Authorization: Bearer {control.operator}'"
     settings = {"classes": [{"name": "bulk", "policy": "migrate"}]}
     rollout = json.dumps({"name": "bulk", "beam": BEAM, "hold_s": 5, "settings": settings})
     return f"""
@@ -262,14 +263,14 @@ download that never ends. {terminal.name} drives through a road tunnel, again an
 service knows it beforehand from its positions and the map, lends it capacity from the others, and
 gives that back to them while it is inside. See it on the map; this opens the console, signed in:
 
-  http://{api}:{PORT}/#token={control.operator}
+  {service}/#token={control.operator}
 
 There is no Internet behind the hub: the origin is {origin}, serves
 /bytes/N of any N, and answers /request.
 
   HTTP proxy    {proxy}:{HTTP_PORT}     (of {terminal.name}; CONNECT and http://)
   SOCKS5 proxy  {proxy}:{SOCKS_PORT}
-  REST API      http://{api}:{PORT}/docs (token {control.operator})
+  REST API      {service}/docs (token {control.operator})
 
 Try, in another terminal of this machine:
   curl -x http://{proxy}:{HTTP_PORT} http://{origin}/
@@ -281,9 +282,12 @@ Or have the proxies dial themselves, as plain IP, while open connections go on; 
   sudo {underpass} switch off --socket {pair.terminal.api.path}
   sudo {underpass} switch on --socket {pair.terminal.api.path}
 
-Ask the control service what it expects, what it has planned and who owes whom:
-  curl -H 'Authorization: Bearer {control.operator}' http://{api}:{PORT}/v1/terminals
-  curl -H 'Authorization: Bearer {control.operator}' http://{api}:{PORT}/v1/beams/{BEAM}
+Ask the control service for its terminals, what it expects, what it has planned, and who owes how
+much (`bits` below 0) or is owed it (above 0):
+  {ask} {service}/v1/terminals
+  {ask} '{service}/v1/blockages?state=predicted'
+  {ask} {service}/v1/beams/{BEAM}/plans/forward
+  {ask} {service}/v1/beams/{BEAM}/balances
 
 Into a road tunnel that is on no map: block the line of sight for 20 s, and see downloads hold and
 resume; or block until told otherwise:
@@ -309,8 +313,8 @@ What the hop gives a client right now, round trips beside a download and an uplo
 
 Change a class at all terminals in stages, at one first, at the others once it has held there; a
 node that does not hear its hub any more takes it back. The console's settings show how far it is:
-  curl -H 'Authorization: Bearer {control.operator}' -H 'Content-Type: application/json' \\
-       -d '{rollout}' http://{api}:{PORT}/v1/rollouts
+  {ask} -H 'Content-Type: application/json' \\
+       -d '{rollout}' {service}/v1/rollouts
 
 What the nodes say of themselves, and what the hub knows of the terminal's link:
   sudo {underpass} status --socket {pair.terminal.api.path}

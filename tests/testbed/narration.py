@@ -157,13 +157,14 @@ class Narrator:
             yield _line(now_s, "rates", "  ".join(rates) + "  Mbit/s to the terminals")
 
     def ledger(self, data: Mapping[str, Any], balances: Mapping[int, int], now_s: float) -> str:
-        """Narrate what was lent or repaid, and the balances."""
-        owed = "  ".join(
-            f"{self._name(terminal)} {-bits / 1e6:+.1f}"
+        """Narrate what was lent or repaid, and the balances, bits: below 0 a terminal owes."""
+        debts = "  ".join(
+            f"{self._name(terminal)} {'owes' if bits < 0 else 'is owed'} {abs(bits) / 1e6:.1f}"
             for terminal, bits in sorted(balances.items())
         )
         text = f"{data['link']}: {data['entry_kind']} {_mbit(data['moved_bits'])} from "
-        return _line(now_s, "ledger", text + f"{_clock(ms(data['start']))} on; owe: {owed} Mbit")
+        text += f"{_clock(ms(data['start']))} on; "
+        return _line(now_s, "ledger", text + (f"{debts} Mbit" if debts else "nobody owes anything"))
 
     def _name(self, node: int) -> str:
         return self.names.get(node, str(node))

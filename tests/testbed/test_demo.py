@@ -64,6 +64,10 @@ def test_the_demo_shows_commands_that_work_and_leaves_nothing() -> None:
             text += told
             [page] = re.findall(r"^  (curl -H .*/v1/terminals)$", text, re.MULTILINE)
             assert '"t3"' in command([*shlex.split(page), "--silent", "--show-error", "--fail"])
+            asks = re.findall(r"^  (curl -H .*/v1/(?:blockages|beams/).*)$", text, re.MULTILINE)
+            assert len(asks) == 3
+            for words in asks:
+                assert json.loads(command([*shlex.split(words), "--silent", "--fail"]))
             [speed] = re.findall(r"sudo (.* speed-test .*)$", text, re.MULTILINE)
             assert re.search("download .* Mbit/s", command(speed.split()))
             [begins] = re.findall(r"^  (curl -H .* \\\n .*/v1/rollouts)$", text, re.MULTILINE)

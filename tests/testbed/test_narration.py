@@ -56,3 +56,16 @@ def test_rates_are_those_of_the_seconds_since_the_last_line() -> None:
     # The node was restarted meanwhile.
     [told] = narrator.links(link("00:16", 1_000_000), _NOW_S + 16)
     assert "t0  1.00  Mbit/s" in told
+
+
+def test_debts_are_told_as_the_balances_have_them() -> None:
+    entry = {
+        "link": "forward",
+        "entry_kind": "settled",
+        "moved_bits": 12_000_000,
+        "start": "2027-01-15T08:00:00Z",
+    }
+    narrator = Narrator(_NAMES)
+    told = narrator.ledger(entry, {10: -12_000_000, 11: 8_000_000, 12: 4_000_000}, _NOW_S)
+    assert told.endswith("on; t0 owes 12.0  t1 is owed 8.0  t2 is owed 4.0 Mbit")
+    assert narrator.ledger(entry, {}, _NOW_S).endswith("on; nobody owes anything")
