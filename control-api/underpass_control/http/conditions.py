@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-from underpass_control.http.endpoint import Call
-from underpass_control.http.problem import changed_since
+from underpass_control.http.problem import Problem, changed_since
 
-_ETAG = re.compile(r'(W/)?("[!#-~]*")')
+if TYPE_CHECKING:
+    from underpass_control.http.endpoint import Call
+
+# An entity-tag (§ 8.8.3): weak or not, and its opaque part with the quotes.
+_ETAG = re.compile(r'(W/)?("[^\x00-\x20\x7f"]*")')
+# `*`, or a list of entity-tags, in which elements may be empty (§ 5.6.1.2).
+_FIELD = re.compile(rf"\*|[ \t,]*(?:{_ETAG.pattern}[ \t]*(?:,[ \t,]*|\Z))*")
 
 
 def etag(revision: int | str) -> str:
@@ -15,10 +22,21 @@ def etag(revision: int | str) -> str:
     return f'"{revision}"'
 
 
+def check_written(call: Call, name: str) -> None:
+    """Check that a conditional header, if there is one, is written as it has to be.
+
+    Raises:
+        Problem: 400, it is neither `*` nor a list of ETags.
+    """
+    if not _FIELD.fullmatch(_field(call, name) or ""):
+        detail = f'{name} takes ETags within quotes, as in {name}: "1", or a single *'
+        raise Problem(HTTPStatus.BAD_REQUEST, detail)
+
+
 def is_known(call: Call, tag: str) -> bool:
     """Tell whether the caller already has the content of an ETag (`If-None-Match`)."""
-    header = call.request.headers.get("If-None-Match", "")
-    return header.strip() == "*" or any(known == tag for _, known in _ETAG.findall(header))
+    field = _field(call, "If-None-Match") or ""
+    return field == "*" or any(known == tag for _, known in _ETAG.findall(field))
 
 
 def is_shown(call: Call, revision: int | str | None) -> bool:
@@ -26,10 +44,10 @@ def is_shown(call: Call, revision: int | str | None) -> bool:
 
     Weak ETags do not count: different contents may share one.
     """
-    header = call.request.headers.get("If-Match", "")
+    field = _field(call, "If-Match") or ""
     if revision is None:
         return False
-    return any(not weak and shown == etag(revision) for weak, shown in _ETAG.findall(header))
+    return any(not weak and shown == etag(revision) for weak, shown in _ETAG.findall(field))
 
 
 def replaced(call: Call, revision: int | None) -> int | None:
@@ -55,9 +73,20 @@ def check_shown(call: Call, revision: int | str | None) -> bool:
     Raises:
         Problem: 412, the caller shows another one.
     """
-    header = call.request.headers.get("If-Match")
-    if header is None or (header.strip() == "*" and revision):
+    field = _field(call, "If-Match")
+    if field is None or (field == "*" and revision):
         return False
     if not is_shown(call, revision):
         raise changed_since()
     return True
+
+
+def shows_none(call: Call) -> bool:
+    """Tell whether the caller shows no revision: without `If-Match`, or by `*`, which is any."""
+    return _field(call, "If-Match") in (None, "*")
+
+
+def _field(call: Call, name: str) -> str | None:
+    """Return the value of a header, which may come in several lines (§ 5.3)."""
+    lines = call.request.headers.getall(name, None)
+    return None if lines is None else ", ".join(lines).strip()

@@ -17,7 +17,7 @@ from dama.prediction import Span
 from underpass_control.access.audit import Changed
 from underpass_control.access.caller import Caller
 from underpass_control.http import intervention_models as models
-from underpass_control.http.conditions import etag, is_shown
+from underpass_control.http.conditions import etag, is_shown, shows_none
 from underpass_control.http.cursor import next_page, number_after
 from underpass_control.http.endpoint import OPERATORS, READERS, Answer, Call, Endpoint
 from underpass_control.http.problem import Problem
@@ -348,7 +348,7 @@ def _check_shown(call: Call, row: Row[Any]) -> None:
     Raises:
         Problem: 428, it shows none (RFC 6585, § 3); 412, it shows another one.
     """
-    if "If-Match" not in call.request.headers:
+    if shows_none(call):
         detail = "show its ETag in If-Match: others may have changed it"
         raise Problem(HTTPStatus.PRECONDITION_REQUIRED, detail)
     if not is_shown(call, row.revision):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
+from multidict import CIMultiDict
 from underpass_control.access import users
 from underpass_control.storage import portions, registry
 
@@ -56,7 +58,7 @@ def test_who_knows_how_it_was_before_is_told_and_changes_nothing(
     assert first.status == 200, first.text
     after = tag_of(api, read)
     assert first.headers["ETag"] == after != before
-    for stale in (before, '"0"', "no ETag", f"W/{after}", ""):
+    for stale in (before, '"0"', f"W/{after}", f'"0", W/{after}', ""):
         second = put(api, path, body, stale)
         assert (second.status, "ETag" in second.problem) == (412, True)
         assert tag_of(api, read) == after
@@ -64,6 +66,38 @@ def test_who_knows_how_it_was_before_is_told_and_changes_nothing(
     assert put(api, path, body, f'"0", {after}').status == 200
     assert put(api, path, body, "*").status == 200
     assert put(api, path, body).status == 200
+
+
+def test_an_etag_without_quotes_is_refused_everywhere(api: Api) -> None:
+    document = api.get("/openapi.json", caller=None).json
+    asked = [
+        (method.upper(), re.sub(r"\{\w+\}", "1", path))
+        for path, operations in document["paths"].items()
+        for method, one in operations.items()
+        if any(given["name"] == "If-Match" for given in one.get("parameters", ()))
+    ]
+    assert ("PUT", "/v1/rollouts/1/state") in asked
+    for method, path in asked:
+        refused = api.call(method, path, caller="administrator", headers={"If-Match": "1"})
+        assert (refused.status, 'If-Match: "1"' in refused.problem) == (400, True), path
+
+
+@pytest.mark.parametrize("written", ["1", '1, "1"', '"1" "2"', '"1', "'1'", 'w/"1"', '*, "1"'])
+def test_what_lists_no_etags_changes_nothing(api: Api, written: str) -> None:
+    before = tag_of(api, TERMINAL)
+    assert put(api, TERMINAL, VAN, written).status == 400
+    assert tag_of(api, TERMINAL) == before
+
+
+@pytest.mark.parametrize("lines", [['{}, "0"'], [', "0" ,, {},'], ['"a,b"', "{}"]])
+async def test_an_etag_may_be_anywhere_in_a_list(api: Api, lines: list[str]) -> None:
+    tag = (await api.ask("GET", TERMINAL)).headers["ETag"]
+    headers = CIMultiDict(api.headers("operator"))
+    for line in lines:
+        headers.add("If-Match", line.format(tag))
+    for status in (200, 412):
+        async with api.client.put(TERMINAL, json=VAN, headers=headers) as answer:
+            assert answer.status == status
 
 
 def test_what_is_not_there_is_at_no_revision(api: Api) -> None:

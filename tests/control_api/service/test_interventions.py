@@ -315,6 +315,7 @@ def test_of_two_operators_the_second_is_told(api: Api) -> None:
     assert "the tests' operator has changed it at" in second.problem
     assert release(api, one).status == 412
     assert api.call("DELETE", path).status == 428
+    assert api.call("DELETE", path, headers={"If-Match": "*"}).status == 428
     assert release(api, one, 2).status == 204
     assert release(api, one, 2).status == 412
     assert release(api, one, 3).status == 409
