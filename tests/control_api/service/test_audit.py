@@ -235,6 +235,44 @@ def test_a_tenants_administrator_sees_the_changes_of_the_tenant_only(api: Api) -
     assert SOUTH not in seen.text
 
 
+def test_a_tenant_sees_who_of_the_whole_changed_its_own_and_nothing_of_the_rest(api: Api) -> None:
+    settle(api)
+    token = api.run(api.token(Role.ADMINISTRATOR, tenant=NORTH))
+
+    def seen() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = api.get("/v1/audit?limit=1000", caller=token).json["entries"]
+        return found
+
+    before = seen()
+    later = rfc3339(moment_of(now_ms() + 600_000))
+    rate = {"kind": "rate", "forward_bps": 5, "until": later}
+    whole: list[tuple[str, str, Any]] = [
+        ("PUT", "/v1/beams/ku-1", BEAM),
+        ("PUT", "/v1/beams/ku-1/capacity", {}),
+        ("PUT", "/v1/gateways/1/settings", {}),
+        ("PUT", f"/v1/terminals/{SOUTHERN}/tags", {"tags": ["east"]}),
+        ("PUT", f"/v1/terminals/{SOUTHERN}/settings", {}),
+        ("POST", "/v1/interventions", {"kind": "freeze", "beam": "ku-1", "until": later}),
+        ("POST", "/v1/interventions", {**rate, "terminal": SOUTHERN}),
+        ("POST", "/v1/obstructions", {"type": "FeatureCollection", "features": [AREA]}),
+        ("POST", "/v1/alert-rules", {"name": "x", "kind": "unheard", "limit_s": 9}),
+    ]
+    for method, path, body in whole:
+        assert api.call(method, path, body).status < 300, path
+    assert seen() == before
+    own: list[tuple[str, str, Any]] = [
+        ("PUT", f"/v1/terminals/{NORTHERN}/tags", {"tags": ["east"]}),
+        ("PUT", f"/v1/terminals/{NORTHERN}/settings", {}),
+        ("POST", "/v1/interventions", {**rate, "terminal": NORTHERN}),
+    ]
+    for method, path, body in own:
+        assert api.call(method, path, body).status < 300, path
+        newest = seen()[0]
+        assert newest["target"].startswith(path)
+        assert (newest["actor"], newest["tenant"]) == ("the tests' operator", NORTH)
+    assert len(seen()) == len(before) + len(own)
+
+
 def test_what_goes_to_another_tenant_tells_neither_of_the_other(api: Api) -> None:
     settle(api)
     body = {"beam": "ku-1", "name": "bought coach", "tenant": NORTH}
