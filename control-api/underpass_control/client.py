@@ -87,15 +87,14 @@ class Client:
     async def change(self, path: str, changes: Mapping[str, Any]) -> Any:
         """Set members of the object at a path, or create it; None removes a member.
 
-        A change that another caller makes meanwhile is not overwritten: the request is refused.
+        What another caller changes or makes meanwhile is not overwritten: the request is refused.
         """
-        headers = {}
         try:
             found, tag = await self._ask("GET", path)
         except RefusedError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-            found = {}
+            found, headers = {}, {"If-None-Match": "*"}
         else:
             headers = {"If-Match": tag} if tag else {}
         body = {**found, **changes}

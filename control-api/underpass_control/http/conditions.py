@@ -11,6 +11,8 @@ from underpass_control.http.problem import Problem, changed_since
 if TYPE_CHECKING:
     from underpass_control.http.endpoint import Call
 
+# The revision that has to be replaced where nothing may be there.
+_MADE = 0
 # An entity-tag (§ 8.8.3): weak or not, and its opaque part with the quotes.
 _ETAG = re.compile(r'(W/)?("[^\x00-\x20\x7f"]*")')
 # `*`, or a list of entity-tags, in which elements may be empty (§ 5.6.1.2).
@@ -51,16 +53,24 @@ def is_shown(call: Call, revision: int | str | None) -> bool:
 
 
 def replaced(call: Call, revision: int | None) -> int | None:
-    """Return the only revision that a request may change (`If-Match`); None: any.
+    """Return the only revision that a request may change; None: any.
+
+    It is 0, which nothing has, if the request may only make what it names (`If-None-Match: *`).
 
     Args:
         call: the request.
         revision: the present one, as in `check_shown`.
 
     Raises:
-        Problem: 412, the caller shows another one.
+        Problem: 412, the caller shows another one (`If-Match`), or one that must not be there
+            (`If-None-Match`).
     """
-    return revision if check_shown(call, revision) else None
+    is_only = check_shown(call, revision)
+    if revision and is_known(call, etag(revision)):
+        raise Problem(HTTPStatus.PRECONDITION_FAILED, "it is there already")
+    if not revision and _field(call, "If-None-Match") == "*":
+        return _MADE
+    return revision if is_only else None
 
 
 def check_shown(call: Call, revision: int | str | None) -> bool:

@@ -62,7 +62,7 @@ class Routes:
                 REPORTERS,
                 recorded=True,
                 tenancy=Tenancy.VEHICLE,
-                headers=["If-Match"],
+                headers=["If-Match", "If-None-Match"],
                 body=models.Route,
                 most=_MOST,
                 answers=models.Route,

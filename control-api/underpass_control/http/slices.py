@@ -92,7 +92,7 @@ class Slices:
                 self._put,
                 OPERATORS,
                 tenancy=Tenancy.ROWS,
-                headers=["If-Match"],
+                headers=["If-Match", "If-None-Match"],
                 body=models.SlicePut,
                 most=MIDDLE,
                 answers=models.SliceShown,

@@ -60,7 +60,7 @@ class Users:
                 self._put,
                 ADMINISTRATORS,
                 tenancy=Tenancy.ROWS,
-                headers=["If-Match"],
+                headers=["If-Match", "If-None-Match"],
                 body=models.UserBody,
                 answers=models.User,
                 others=[HTTPStatus.CREATED],

@@ -42,7 +42,7 @@ async def put(
     `replaced` are further columns to set if the row exists; their values may depend on it.
 
     Raises:
-        RevisionError: `revision` is given and is not the row's.
+        RevisionError: `revision` is given and is not the row's; or it is 0, and there is a row.
     """
     name = _key(table)
     change = update(table).where(name == key).returning(table.revision)
@@ -53,15 +53,17 @@ async def put(
         changed = (await connection.execute(change)).scalar_one_or_none()
         if changed is not None:
             return changed, False
-        if revision is not None:
+        if revision:
             raise RevisionError
         dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
         new = dialect.insert(table).values({name.key: key, **values})
         new = new.on_conflict_do_nothing(index_elements=[name.key])
         made = (await connection.execute(new.returning(table.revision))).scalar_one_or_none()
-        # None: another caller has made the row since the update.
         if made is not None:
             return made, True
+        # Another caller has made the row since the update.
+        if revision is not None:
+            raise RevisionError
 
 
 async def get(

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 from underpass_control.access import users
+from underpass_control.client import Client, RefusedError
 from underpass_control.storage import portions, registry
 
+from tests.control_api.functions.examples import vehicle
 from tests.control_api.service.api import FIRST, Api
 from tests.control_api.service.two_tenants import PASSWORD
 
@@ -110,6 +112,66 @@ def test_what_is_not_there_is_at_no_revision(api: Api) -> None:
         assert [put(api, path, body, tag).status for tag in ("*", '"1"')] == [412, 412]
     assert api.get("/v1/beams/new").status == api.get("/v1/terminals/99").status == 404
     assert api.get("/v1/users", caller="administrator").json["users"] == []
+
+
+def if_none(api: Api, path: str, body: Any, tag: str) -> int:
+    headers = {"If-None-Match": tag}
+    return api.call("PUT", path, body, caller="administrator", headers=headers).status
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/beams/new", BEAM),
+        ("/v1/terminals/99", VAN),
+        (f"{TERMINAL}/route", LINE),
+        (f"{TERMINAL}/settings", {}),
+        ("/v1/gateways/1/settings", {}),
+        ("/v1/slices/one", vehicle()),
+        ("/v1/users/eve", ADA),
+    ],
+)
+def test_what_may_only_be_made_is_made_once(api: Api, path: str, body: Any) -> None:
+    assert if_none(api, path, body, "no ETag") == 400
+    assert if_none(api, path, body, "*") < 300
+    assert if_none(api, path, body, "*") == 412
+    tag = put(api, path, body).headers["ETag"]
+    for known in (tag, f"W/{tag}", f'"0", {tag}'):
+        assert if_none(api, path, body, known) == 412
+    assert put(api, path, body, tag).status == 200
+    assert if_none(api, path, body, '"0"') == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/beams/new", BEAM), ("/v1/terminals/99", VAN), (f"{TERMINAL}/settings", {})],
+)
+async def test_of_many_who_only_make_it_one_does(api: Api, path: str, body: Any) -> None:
+    only = {"If-None-Match": "*"}
+    asked = [api.ask("PUT", path, body, headers=only) for _ in range(8)]
+    statuses = sorted(reply.status for reply in await asyncio.gather(*asked))
+    assert statuses[0] < 300
+    assert statuses[1:] == 7 * [412]
+
+
+async def test_the_client_does_not_overwrite_what_another_makes_meanwhile(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Client(str(api.client.make_url("")), api.tokens["operator"]) as client:
+        ask = client._ask
+
+        async def overtaken(method: str, path: str, **more: Any) -> Any:
+            if method == "PUT":
+                assert (await api.ask("PUT", path, BEAM)).status == 201
+            return await ask(method, path, **more)
+
+        monkeypatch.setattr(client, "_ask", overtaken)
+        with pytest.raises(RefusedError) as refused:
+            await client.change("/v1/beams/new", {**BEAM, "name": "lost"})
+        monkeypatch.undo()
+        assert refused.value.status == 412
+        changed = await client.change("/v1/beams/new", {"forward_capacity_bps": 2})
+    assert (changed["name"], changed["forward_capacity_bps"]) == (BEAM["name"], 2)
 
 
 @pytest.mark.parametrize("path", ["/v1/beams/new", TERMINAL, f"{TERMINAL}/route", "/v1/users/ada"])
