@@ -71,6 +71,21 @@ async def test_so_many_work_in_the_order_in_which_they_came_and_no_party_has_all
         pass
 
 
+async def test_who_asks_often_has_one_turn_while_others_wait_for_theirs() -> None:
+    turns, began = InTurn(1, 64, "plans"), list[str]()
+
+    async def work(party: str) -> None:
+        async with turns.one(call_of(party)):
+            began.append(party)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        for party in [*(["one"] * 10), "other", "other", "third"]:
+            group.create_task(work(party))
+    # The second waits already when the others come.
+    assert began == ["one", "one", "other", "third", "one", "other", *(["one"] * 7)]
+
+
 async def test_who_goes_away_leaves_its_place_whether_it_waits_or_works() -> None:
     turns, began = InTurn(1, 2, "plans"), list[str]()
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
+from weakref import WeakValueDictionary
 
 from underpass_control.http.callers import party_of
 from underpass_control.http.endpoint import Call
@@ -58,6 +59,25 @@ class AtOnce:
                 del self._of[party]
 
 
+class Rotation:
+    """Lets some work at a time; the parties that wait have one turn each, one after the other."""
+
+    def __init__(self, most: int) -> None:
+        """Take how many work at a time."""
+        self._working = asyncio.Semaphore(most)
+        # Only who holds its party's lock waits with those of other parties.
+        self._first: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    async def begin(self, party: Hashable) -> None:
+        """Wait for a turn of a party; `end` has to follow."""
+        async with self._first.setdefault(party, asyncio.Lock()):
+            await self._working.acquire()
+
+    def end(self) -> None:
+        """Let the next one work."""
+        self._working.release()
+
+
 class InTurn:
     """Admits a number of requests, and lets some work while the others wait for their turn.
 
@@ -66,7 +86,7 @@ class InTurn:
 
     def __init__(self, working: int, most: int, what: str) -> None:
         """Take how many work at a time, how many are admitted, and what they are called."""
-        self._working = asyncio.Semaphore(working)
+        self._rotation = Rotation(working)
         self._admitted = AtOnce(most, what)
 
     @asynccontextmanager
@@ -77,9 +97,13 @@ class InTurn:
             Problem: 503, too many are admitted, or its client did not wait; 429, too many of its
                 party.
         """
-        with self._admitted.one(party_of(call.known_caller)):
-            async with self._working:
+        party = party_of(call.known_caller)
+        with self._admitted.one(party):
+            await self._rotation.begin(party)
+            try:
                 if call.request.transport is None:
                     # Clients that give up and ask again would have all work done twice.
                     raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "its client has gone away")
                 yield
+            finally:
+                self._rotation.end()

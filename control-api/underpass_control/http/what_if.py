@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Hashable
 from fractions import Fraction
 from http import HTTPStatus
 
@@ -11,7 +12,7 @@ from aiohttp import web
 
 from dama.planner import Blockage, CapacityStep, Link, PlanError, Request, plan
 from underpass_control.http import plan_models as models
-from underpass_control.http.at_once import AtOnce
+from underpass_control.http.at_once import AtOnce, Rotation
 from underpass_control.http.callers import party_of
 from underpass_control.http.endpoint import LARGE, READERS, Call, Endpoint
 from underpass_control.http.plans import known_beam
@@ -37,7 +38,7 @@ class WhatIf:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._working = asyncio.Lock()
+        self._rotation = Rotation(1)
         self._asked = AtOnce(_MOST_AT_ONCE, "questions")
 
     def endpoints(self) -> list[Endpoint]:
@@ -62,9 +63,10 @@ class WhatIf:
         # Take a place before reading anything: a plan of a large beam takes tenths of a second.
         if instead.end_ms is not None:
             _bound_end(instead.end_ms, now_ms)
-        with self._asked.one(party_of(call.known_caller)):
+        party = party_of(call.known_caller)
+        with self._asked.one(party):
             request = await self._request(call, Link(body.link), instead, now_ms)
-            text = await self._answer(request)
+            text = await self._answer(party, request)
         return web.Response(text=text, content_type="application/json")
 
     async def _request(self, call: Call, link: Link, instead: Instead, now_ms: int) -> Request:
@@ -80,10 +82,10 @@ class WhatIf:
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         return request
 
-    async def _answer(self, request: Request) -> str:
+    async def _answer(self, party: Hashable, request: Request) -> str:
         try:
             async with asyncio.timeout(_WITHIN_S):
-                await self._working.acquire()
+                await self._rotation.begin(party)
                 # Even if its caller is gone, the next question waits until this one is done.
                 return await asyncio.shield(asyncio.create_task(self._worked(request)))
         except TimeoutError as error:
@@ -95,7 +97,7 @@ class WhatIf:
         try:
             return await asyncio.to_thread(_work, request)
         finally:
-            self._working.release()
+            self._rotation.end()
 
 
 def _instead(body: models.WhatIfBody) -> Instead:
