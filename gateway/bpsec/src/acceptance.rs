@@ -53,6 +53,7 @@ struct Blocks {
 /// # Errors
 /// When the bundle is not as the rule requires; the bundle must not be used then.
 pub(crate) fn accept(rule: &Rule, bundle: &mut Bundle) -> Result<(), Refused> {
+    refuse_fragment(rule, bundle)?;
     let mut blocks = Blocks::read(bundle)?;
     if rule.encrypts() {
         blocks.decrypt(&rule.confidentiality_keys, bundle)?;
@@ -156,7 +157,7 @@ pub(crate) fn verify_in_transit(rule: &Rule, bundle: &Bundle) -> Result<(), Refu
 
 /// Refuses fragments. A fragment has no results of its own (RFC 9172 §5.2), so anybody
 /// may have made it, even one with a custody signal in it.
-pub(crate) fn refuse_fragment(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
+fn refuse_fragment(rule: &Rule, bundle: &Bundle) -> Result<(), Refused> {
     let operation = match rule.signs() {
         true => Integrity,
         false => Confidentiality,

@@ -11,7 +11,7 @@ use underpass_bundle::{Following, Insecure, Secured, Security};
 
 use crate::Failure;
 use crate::acceptance::{
-    OnPayload, Refused, accept, follow, refuse_fragment, remove_security, reveal, verify_in_transit,
+    OnPayload, Refused, accept, follow, remove_security, reveal, verify_in_transit,
 };
 use crate::counters::{Counts, Operation, Outcome};
 use crate::keys::Key;
@@ -115,6 +115,12 @@ fn operations(rule: &Rule, at_end: bool) -> impl Iterator<Item = Operation> {
     Operation::ALL.into_iter().filter(of_rule)
 }
 
+/// Whether a bundle is a fragment that is judged with its bundle, once that is whole. Under custody
+/// it is not: nobody has proved who its custodian is.
+fn is_judged_whole(bundle: &Bundle, here: bool) -> bool {
+    here && bundle.primary.has_fragmentation() && bundle.cteb.is_none()
+}
+
 /// Notes why a bundle is refused.
 fn refuse(counts: &Counts, (operation, why): Refused) -> Insecure {
     counts.count(operation, Outcome::from(why));
@@ -169,18 +175,8 @@ impl Security for Guard {
         let Some(Active { rule, .. }) = find(&rules, &primary.source, &primary.destination) else {
             return Ok(());
         };
-        if !rule.is_required(here) {
+        if !rule.is_required(here) || is_judged_whole(bundle, here) {
             return Ok(());
-        }
-        // A fragment for this node proves nothing, nor who has custody of it: its bundle is judged
-        // once it is whole.
-        if here && primary.has_fragmentation() {
-            return match bundle.cteb {
-                Some(_) => {
-                    refuse_fragment(rule, bundle).map_err(|refused| refuse(&self.counts, refused))
-                }
-                None => Ok(()),
-            };
         }
         let accepted = match here {
             true => accept(rule, bundle),
@@ -207,6 +203,9 @@ impl Security for Guard {
         let Some(Active { rule, .. }) = found.filter(|active| active.rule.is_required(here)) else {
             return Ok(None);
         };
+        if is_judged_whole(bundle, here) {
+            return Ok(None);
+        }
         let on_payload = follow(rule, bundle, payload_bytes, here);
         let on_payload = on_payload.map_err(|refused| refuse(&self.counts, refused))?;
         Ok(Some(Box::new(Followed {

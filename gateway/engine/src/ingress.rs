@@ -105,6 +105,12 @@ impl Engine {
         self.agent.take_unopened()
     }
 
+    /// The next bundle on the disk that is to be judged: see
+    /// [`Agent::take_unjudged`](bundle::Agent::take_unjudged).
+    pub fn take_unjudged(&mut self) -> Option<Unopened> {
+        self.agent.take_unjudged()
+    }
+
     /// Takes such a bundle, whose last fragment has come on a session of this engine or another.
     ///
     /// # Errors

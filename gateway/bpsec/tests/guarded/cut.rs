@@ -1,9 +1,11 @@
 //! Secured bundles that were cut on their way are judged once they are whole.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use underpass_bpsec::{Operation, Outcome, Rule};
 use underpass_bundle::wire::{
-    CodePoints, CrcKind, DecodeLimits, Extension, block_type, decode, encode_primary,
+    Bundle, CodePoints, CrcKind, DecodeLimits, Extension, block_type, decode, encode_primary,
 };
 use underpass_bundle::{Insecure, Reject};
 use underpass_cla::Class;
@@ -12,27 +14,30 @@ use crate::nodes::*;
 
 const PAYLOAD: &[u8] = b"what nobody else may read or change";
 
-/// A bundle in fragments that begin at these places of its payload, as a relay makes them that
-/// does not heed its flags. The first one has all blocks (RFC 9171 §5.8).
-fn cut(raw: &Bytes, places: &[usize]) -> Vec<Bytes> {
+/// A fragment of a bundle with this range of its payload, as a relay makes it that does not heed
+/// the bundle's flags. The first one has all blocks (RFC 9171 §5.8).
+pub fn fragment(whole: &Bundle, range: Range<usize>, total: usize) -> Bytes {
+    let mut primary = whole.primary.clone();
+    primary.bundle_control_flags |= 0x01;
+    primary.fragmentation_offset = range.start as u64;
+    primary.total_data_length = total as u64;
+    let mut raw = vec![0x9F];
+    raw.extend(encode_primary(&primary, CrcKind::Crc32c));
+    let others = whole.others.iter();
+    let others = others.filter(|block| range.start == 0 || block.flags & 0x01 != 0);
+    others.for_each(|block| raw.extend(&block.raw));
+    raw.extend(Extension::new(block_type::PAYLOAD, 1, 0, &whole.payload[range]).raw);
+    raw.push(0xFF);
+    Bytes::from(raw)
+}
+
+/// A bundle in fragments that begin at these places of its payload.
+pub fn cut(raw: &Bytes, places: &[usize]) -> Vec<Bytes> {
     let whole = decode(raw, &DecodeLimits::default(), &CodePoints::default()).unwrap();
     let total = whole.payload.len();
     let ends = places.iter().skip(1).copied().chain([total]);
-    let fragments = places.iter().copied().zip(ends).map(|(start, end)| {
-        let mut primary = whole.primary.clone();
-        primary.bundle_control_flags |= 0x01;
-        primary.fragmentation_offset = start as u64;
-        primary.total_data_length = total as u64;
-        let mut raw = vec![0x9F];
-        raw.extend(encode_primary(&primary, CrcKind::Crc32c));
-        let others = whole.others.iter();
-        let others = others.filter(|block| start == 0 || block.flags & 0x01 != 0);
-        others.for_each(|block| raw.extend(&block.raw));
-        raw.extend(Extension::new(block_type::PAYLOAD, 1, 0, &whole.payload[start..end]).raw);
-        raw.push(0xFF);
-        Bytes::from(raw)
-    });
-    fragments.collect()
+    let ranges = places.iter().zip(ends).map(|(start, end)| *start..end);
+    ranges.map(|range| fragment(&whole, range, total)).collect()
 }
 
 #[test]

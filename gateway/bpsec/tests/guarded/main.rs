@@ -3,6 +3,7 @@
 
 mod accepted;
 mod cut;
+mod cut_long;
 mod long;
 mod nodes;
 mod recorded;

@@ -74,14 +74,14 @@ impl Node {
 
     /// The same, with an application, which takes payloads on disk.
     pub fn of_application(number: u64, service: u64, rules: Vec<Rule>) -> Node {
-        let most = Amount {
-            bytes: 1 << 20,
-            bundles: 10,
-        };
-        let services = vec![service..=service];
-        let applications = Applications::new(services, BTreeSet::new(), None, most);
-        let mut config = Config::new(number, number << 40 | 0x1234);
-        config.applications = Some(Arc::new(applications));
+        Node::of_config(with_application(number, service), rules)
+    }
+
+    /// The same; what comes in fragments is put together in a folder if it is longer than `above`.
+    pub fn with_folder(folder: &Folder, above: u64, rules: Vec<Rule>) -> Node {
+        let mut config = with_application(RECEIVER, SERVICE);
+        config.payloads = Some(folder.payloads.clone());
+        config.long_above_bytes = above;
         Node::of_config(config, rules)
     }
 
@@ -197,7 +197,8 @@ impl Node {
         received
     }
 
-    fn takes_to(&mut self, folder: &Folder, from: u64, raw: &Bytes) -> Result<(), Reject> {
+    /// A bundle comes piece by piece, and its payload goes to a folder.
+    pub fn takes_to(&mut self, folder: &Folder, from: u64, raw: &Bytes) -> Result<(), Reject> {
         let (from, mut decoder) = (NeighbourId(from), self.agent.decoder().long());
         let mut payload = Vec::new();
         for piece in raw.chunks(raw.len() / 9 + 1) {
@@ -230,7 +231,19 @@ impl Node {
     }
 }
 
-fn read(file: &PayloadFile) -> Vec<u8> {
+fn with_application(number: u64, service: u64) -> Config {
+    let most = Amount {
+        bytes: 1 << 20,
+        bundles: 10,
+    };
+    let services = vec![service..=service];
+    let applications = Applications::new(services, BTreeSet::new(), None, most);
+    let mut config = Config::new(number, number << 40 | 0x1234);
+    config.applications = Some(Arc::new(applications));
+    config
+}
+
+pub fn read(file: &PayloadFile) -> Vec<u8> {
     let mut content = Vec::new();
     let all = file.each_piece(|piece| content.extend_from_slice(piece));
     all.unwrap();

@@ -53,6 +53,33 @@ impl Decoder {
         security.map_or(Ok(None), |s| s.follow(bundle, payload_bytes, here))
     }
 
+    /// Judges a bundle for this node whose payload is on disk, and has no other handle; it is of no
+    /// use afterwards unless the bundle is secured as required. All of it is read, and if it is to
+    /// be decrypted, changed in place once its tag is verified.
+    ///
+    /// # Errors
+    /// When the disk fails. What is returned says whether the bundle is secured as required.
+    pub(super) fn judge_file(&self, bundle: &mut Bundle) -> io::Result<Result<(), Insecure>> {
+        let judged = self.read_file(bundle);
+        if !matches!(judged, Ok(Ok(()))) {
+            // As in `LongDecoding::finish`.
+            bundle.file = None;
+        }
+        judged
+    }
+
+    fn read_file(&self, bundle: &mut Bundle) -> io::Result<Result<(), Insecure>> {
+        let mut following = match self.follow(bundle, bundle.payload_bytes()) {
+            Ok(Some(following)) => following,
+            Ok(None) => return Ok(Ok(())),
+            Err(why) => return Ok(Err(why)),
+        };
+        if let Some(file) = &bundle.file {
+            file.each_piece(|piece| following.take(piece))?;
+        }
+        following.finish(bundle)
+    }
+
     /// Whether a long BPDU for this node is secured as required. Its payload, which security blocks
     /// would cover, is not kept as it came, so none may be required.
     fn judge_bpdu(&self, bpdu: &Bundle) -> Result<(), Insecure> {

@@ -9,6 +9,7 @@
 //! them there. A bundle that has to be secured is judged once it is whole, between two calls of the
 //! agent, and so is a bundle in a BPDU decoded.
 
+mod judging;
 mod on_disk;
 mod proof;
 
@@ -123,6 +124,16 @@ impl Reassembly {
             }
         }
         self.on_disk.handle_timeout(now);
+    }
+
+    /// See [`Agent::take_unjudged`].
+    pub fn take_unjudged(&mut self) -> Option<Unopened> {
+        self.on_disk.judging.take_next()
+    }
+
+    /// Notes that a bundle on the disk is judged; false if none of its name is waited for.
+    pub fn end_judging(&mut self, whole: &Arrival) -> bool {
+        self.on_disk.judging.remove(&whole_of(whole))
     }
 
     fn has_room(&self, from: NeighbourId, service: u64, bytes: u64) -> bool {
@@ -253,8 +264,8 @@ impl Agent {
             return Err(Reject::Malformed(Malformed::Fragment));
         }
         let secures = self.secures(&arrival);
-        if secures && (to_disk || arrival.cteb().is_some()) {
-            // A fragment proves nothing, nor who its custodian is, and is judged in memory.
+        if secures && arrival.cteb().is_some() {
+            // A fragment proves nothing, nor who its custodian is.
             return Err(self.insecure(now, &arrival, Insecure::Missing));
         }
         if on_disk && !to_disk {

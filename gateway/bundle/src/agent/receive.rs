@@ -1,5 +1,6 @@
 //! Bundles that arrive.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -81,7 +82,7 @@ pub(super) struct Encapsulated {
 }
 
 /// A bundle that came in fragments and is whole: its security blocks are still to be judged, or
-/// the bundle in it to be decoded.
+/// the bundle in it to be decoded. Its payload may be on disk, and has no other handle then.
 #[derive(Debug)]
 pub struct Unopened {
     pub(super) whole: Box<Arrival>,
@@ -93,7 +94,9 @@ pub struct Unopened {
 pub struct Opened {
     whole: Box<Arrival>,
     service: u64,
-    secured: Result<(), Insecure>,
+    /// Whether its payload came on the disk; it is of no use if the disk has failed.
+    on_disk: bool,
+    secured: io::Result<Result<(), Insecure>>,
     inside: Result<Option<Encapsulated>, CborError>,
 }
 
@@ -132,13 +135,19 @@ impl Decoder {
         }))
     }
 
-    /// Judges a bundle that came in fragments, and decodes the bundle in it if it is a BPDU.
+    /// Judges a bundle that came in fragments, and decodes the bundle in it if it is a BPDU. Waits
+    /// for the disk if its payload is there.
     pub fn open_whole(&self, unopened: Unopened) -> Opened {
         let Unopened { mut whole, service } = unopened;
-        let security = self.security.as_ref();
-        let secured = security.map_or(Ok(()), |s| s.accept(&mut whole.bundle, true));
+        let on_disk = whole.bundle.file.is_some();
+        let secured = match (on_disk, &self.security) {
+            (true, _) => self.judge_file(&mut whole.bundle),
+            (false, Some(security)) => Ok(security.accept(&mut whole.bundle, true)),
+            (false, None) => Ok(Ok(())),
+        };
         // One in another BPDU is not opened: a record in fragments could nest without end.
-        let opens = secured.is_ok() && whole.bundle.is_administrative() && !whole.in_bpdu;
+        let opens =
+            matches!(secured, Ok(Ok(()))) && whole.bundle.is_administrative() && !whole.in_bpdu;
         let inside = match opens {
             true => self.open(&whole.bundle.payload),
             false => Ok(None),
@@ -146,6 +155,7 @@ impl Decoder {
         Opened {
             whole,
             service,
+            on_disk,
             secured,
             inside,
         }
@@ -219,7 +229,15 @@ impl Agent {
         self.reassembly.unopened.take()
     }
 
-    /// Takes a bundle that came in fragments and was judged and opened.
+    /// The next bundle that was put together on the disk and has to be judged, if its turn has
+    /// come: maybe after any call. As with [`Agent::take_unopened`], on a thread that may wait for
+    /// the disk.
+    pub fn take_unjudged(&mut self) -> Option<Unopened> {
+        self.reassembly.take_unjudged()
+    }
+
+    /// Takes a bundle that came in fragments and was judged and opened. One from the disk is lost
+    /// if this is not the agent that has given it away, but one that has taken its place.
     ///
     /// # Errors
     /// When it is malformed or refused.
@@ -227,17 +245,32 @@ impl Agent {
         let Opened {
             whole,
             service,
+            on_disk,
             secured,
             inside,
         } = opened;
-        if let Err(insecure) = secured {
-            return Err(self.insecure(now, &whole, insecure));
+        if on_disk && !self.reassembly.end_judging(&whole) {
+            return Err(Reject::NoResources);
+        }
+        match secured {
+            Ok(Ok(())) => {}
+            Ok(Err(insecure)) => return Err(self.insecure(now, &whole, insecure)),
+            Err(_) => {
+                self.refuse(now, &whole, DeleteReason::DepletedStorage);
+                return Err(Reject::NoResources);
+            }
+        }
+        // It may have taken long.
+        if whole.expires <= now {
+            self.refuse(now, &whole, DeleteReason::LifetimeExpired);
+            return Ok(());
         }
         let inside = inside.map_err(|error| Reject::Malformed(error.into()))?;
         let (from, name) = (whole.from, whole.name());
         let record = whole.bundle.is_administrative();
         match inside {
             Some(inside) => self.take_encapsulated(now, &whole, inside)?,
+            None if on_disk => self.deliver_put_together(now, *whole, service)?,
             None => self.deliver(now, *whole, service)?,
         }
         if record {
@@ -333,8 +366,9 @@ impl Agent {
         if let Err(insecure) = decoded.secured {
             return Err(self.insecure(now, &arrival, insecure));
         }
+        let unjudged = arrival.bundle.file.is_some() && !decoded.followed;
         // A security rule may have come into force while it was received.
-        if arrival.bundle.file.is_some() && !decoded.followed && self.secures(&arrival) {
+        if unjudged && !self.is_judged_whole(&arrival) && self.secures(&arrival) {
             return Err(self.insecure(now, &arrival, Insecure::Missing));
         }
         if arrival.bundle.report_unsupported {
@@ -355,6 +389,13 @@ impl Agent {
         }
         let node = ipn_parts(destination).map(|(node, _)| node);
         self.relay(now, arrival, node)
+    }
+
+    /// Whether an arriving bundle is a fragment for this node, which is judged with its bundle.
+    fn is_judged_whole(&self, arrival: &Arrival) -> bool {
+        let primary = &arrival.bundle.primary;
+        let here = self.config.own_service(&primary.destination).is_some();
+        here && primary.has_fragmentation()
     }
 
     /// Whether an arriving bundle has to be secured.

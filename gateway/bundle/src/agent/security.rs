@@ -96,7 +96,7 @@ pub trait Security: fmt::Debug + Send + Sync {
     fn reveal(&self, primary: &[u8], others: &[Extension], payload: &[u8]) -> Option<Bytes>;
 
     /// Judges a bundle that came in. If it is for this node (`here`), it is decrypted and its
-    /// security blocks are removed.
+    /// security blocks are removed; a fragment stays as it is until its bundle is whole.
     ///
     /// # Errors
     /// When it is not secured as it has to be: nothing of it may be used.
@@ -104,7 +104,7 @@ pub trait Security: fmt::Debug + Send + Sync {
 
     /// As [`Security::accept`], for a bundle of which all but the payload has come, which is too
     /// long for memory: by the blocks before that, and by what is returned, if there is more to
-    /// judge.
+    /// judge. A fragment for this node is judged once its bundle is whole.
     ///
     /// # Errors
     /// As there.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::sync::PollSender;
 use underpass_bundle::wire::Bundle;
-use underpass_bundle::{Decoded, Insecure, LongDecoding};
+use underpass_bundle::{Decoded, Insecure, LongDecoding, Unopened};
 use underpass_cla::{Intake, Refusal, SessionId};
 use underpass_payloads::{Payloads, Refused, Room, Spool, WriteError};
 
@@ -67,6 +67,21 @@ impl Shell {
             }
             judged
         })
+    }
+
+    /// Judges a bundle that was put together on the disk, on a thread of its own: all of it is read.
+    pub(super) fn judge(&self, shard: usize, unopened: Unopened) {
+        let Some(shell) = self.this.upgrade() else {
+            return;
+        };
+        drop(spawn_blocking(move || {
+            let opened = shell.decoder.open_whole(unopened);
+            shell.with_inner(shard, |inner, now| {
+                let taken = inner.engine.receive_opened(now, None, opened);
+                // The neighbours have been told that the fragments were taken.
+                inner.counts.refused_bundles += u64::from(taken.is_err());
+            });
+        }));
     }
 
     /// A file for data that is too long for memory, until it is known what it is.

@@ -82,7 +82,7 @@ pub struct Shell {
     long: OnceLock<LongPayloads>,
     /// Detects sleep of the machine: events before a sleep seem later than they were.
     sleep: SleepWatch,
-    /// Itself, for intakes that take bundles piece by piece.
+    /// Itself, for threads that write or read long payloads.
     this: Weak<Shell>,
 }
 
@@ -284,6 +284,7 @@ impl Shell {
             // The receiver lives as long as the node runs; while it shuts
             // down, streams are reset by their conduits' absence.
             Effect::Inbound(inbound) => drop(self.inbound.send(inbound)),
+            Effect::Judge(shard, unopened) => self.judge(shard, unopened),
             Effect::Passed(shard, passed) => {
                 let mut inner = self.lock(shard);
                 inner.engine.take_passed(timer::now(), passed);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, broadcast, mpsc};
 use underpass_applications::Report;
 use underpass_bundle as bundle;
-use underpass_bundle::{Passed, Sharding};
+use underpass_bundle::{Passed, Sharding, Unopened};
 use underpass_cla::{Session, SessionId, Transfer};
 use underpass_engine::{Action, Engine, HopId, Message, Migration, PlanChange};
 
@@ -82,6 +82,8 @@ pub(super) enum Effect {
     ApplicationReport(Arc<dyn ApplicationDesk>, Report),
     /// For the shard of this number.
     Passed(usize, Passed),
+    /// A bundle on the disk for the shard of this number, still to be judged.
+    Judge(usize, Unopened),
 }
 
 impl Shard {
@@ -270,6 +272,9 @@ impl Inner {
                     tracing::warn!(peer, %error, "payload of streams refused");
                 }
             }
+        }
+        while let Some(unopened) = self.engine.take_unjudged() {
+            effects.push(Effect::Judge(self.own.own, unopened));
         }
         self.effects.extend(effects);
     }

@@ -11,6 +11,8 @@
 //! Many nodes may be behind a neighbour. A node has at most as many of the neighbour's places as it
 //! leaves free for the others, and no bundle of a node that has begun fewer is given up for it.
 //! This holds as far as the neighbour checks the sources of its bundles.
+//!
+//! A bundle that has to be secured waits, once it is whole, until it is judged ([`Judging`]).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -28,9 +30,11 @@ use super::super::config::NeighbourId;
 use super::super::deliver::counted_node;
 use super::super::event::{DeleteReason, Reject};
 use super::super::quota::Reservation;
-use super::super::receive::Arrival;
+use super::super::receive::{Arrival, Unopened};
 use super::super::security::Insecure;
-use super::{BESIDE_BYTES, Whole, made_whole, own_payload, whole_of};
+use super::judging::Judging;
+use super::proof::Proof;
+use super::{Whole, counted_bytes, made_whole, own_payload, whole_of};
 use crate::wire::Malformed;
 
 /// The longest pause between fragments of an incomplete bundle.
@@ -50,6 +54,8 @@ pub(super) struct OnDisk {
     next: u64,
     outcomes: Outcomes,
     look_at: Option<Instant>,
+    /// Whole ones that are still to be judged.
+    pub judging: Judging,
 }
 
 struct Incomplete {
@@ -57,6 +63,8 @@ struct Incomplete {
     /// The first fragment, without its payload: its data about the bundle counts, including the end
     /// of its lifetime.
     first: Arrival,
+    /// What secures the bundle, if it has to be.
+    proof: Option<Proof>,
     service: u64,
     /// When its last fragment has come.
     moved: Instant,
@@ -86,6 +94,8 @@ struct Writing {
     /// The bytes that it counts in memory, and its room there.
     bytes: u64,
     room: Reservation,
+    /// What it has to secure its bundle.
+    proof: Option<Proof>,
     primary: PrimaryBlock,
     class: Class,
     payload_bytes: u64,
@@ -99,25 +109,36 @@ impl OnDisk {
             next: _,
             outcomes: _,
             look_at: _,
+            judging,
         } = self;
         tell("bundles in fragments on disk", bundles.len());
         tell("fragments that are written", writing.len());
+        tell("bundles in fragments to be judged", judging.len());
     }
 
-    /// Whether a bundle is put together here.
+    /// Whether a bundle is put together here, or was and is still to be judged.
     pub fn has(&self, whole: &Whole) -> bool {
-        self.bundles.contains_key(whole)
+        self.bundles.contains_key(whole) || self.judging.has(whole)
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {
         let untils = each(self.bundles.values()).map(Incomplete::until);
-        untils.chain(self.look_at).min()
+        let judging = self.judging.next_timeout();
+        untils.chain(self.look_at).chain(judging).min()
     }
 
     /// Forgets what is not whole in time.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.bundles
             .retain(|_, incomplete| incomplete.until() > now);
+        self.judging.handle_timeout(now);
+    }
+
+    /// Keeps what a fragment has to secure its bundle, now that the fragment is in its place.
+    fn prove(&mut self, whole: &Whole, proof: Option<Proof>) {
+        if let Some(incomplete) = self.bundles.get_mut(whole) {
+            incomplete.proof = incomplete.proof.take().or(proof);
+        }
     }
 
     fn begun(&self, from: NeighbourId, source: u64) -> usize {
@@ -166,20 +187,19 @@ impl Agent {
     ) -> Result<(), Reject> {
         self.take_placed(now);
         let (group, sequence, _) = &whole;
-        if self.seen.contains(group, *sequence) {
+        let judging = &self.reassembly.on_disk.judging;
+        if self.seen.contains(group, *sequence) || judging.has(&whole) {
             return Ok(());
         }
         let (from, class) = (arrival.from, arrival.class);
+        let bytes = counted_bytes(&arrival.bundle);
         let primary = arrival.bundle.primary.clone();
         let (offset, total) = (primary.fragmentation_offset, primary.total_data_length);
         let payload_bytes = arrival.bundle.payload_bytes();
+        let proof = (offset == 0 && self.secures(&arrival)).then(|| Proof::of(&arrival));
         let part = match arrival.bundle.file.take() {
             Some(file) => Part::OnDisk(file),
             None => Part::Here(own_payload(&arrival)),
-        };
-        let bytes = match &part {
-            Part::Here(payload) => payload.len() as u64 + BESIDE_BYTES,
-            Part::OnDisk(_) => BESIDE_BYTES,
         };
         if !self.reassembly.has_room(from, service, bytes) {
             return Err(Reject::NoResources);
@@ -216,6 +236,7 @@ impl Agent {
                 let incomplete = Incomplete {
                     assembly,
                     first: arrival,
+                    proof: None,
                     service,
                     moved: now,
                 };
@@ -230,6 +251,7 @@ impl Agent {
             service,
             bytes,
             room,
+            proof,
             primary,
             class,
             payload_bytes,
@@ -306,9 +328,15 @@ impl Agent {
             self.reassembly.uncount(from, service, bytes);
             drop(writing.room);
             let reason = match placed {
-                Placed::There => continue,
+                Placed::There => {
+                    let on_disk = &mut self.reassembly.on_disk;
+                    on_disk.prove(&writing.whole, writing.proof);
+                    continue;
+                }
                 Placed::Whole(file) => {
-                    self.deliver_whole(now, &writing.whole, file);
+                    let on_disk = &mut self.reassembly.on_disk;
+                    on_disk.prove(&writing.whole, writing.proof);
+                    self.take_put_together(now, writing.whole, file);
                     continue;
                 }
                 Placed::Contradicts => DeleteReason::BlockUnintelligible,
@@ -335,26 +363,58 @@ impl Agent {
         on_disk.look_at = waits.then(|| now + LOOK_AFTER);
     }
 
-    fn deliver_whole(&mut self, now: Instant, whole: &Whole, file: Arc<PayloadFile>) {
-        let Some(incomplete) = self.reassembly.on_disk.bundles.remove(whole) else {
+    /// A bundle is whole: it is delivered, unless it is to be judged first.
+    fn take_put_together(&mut self, now: Instant, whole: Whole, file: Arc<PayloadFile>) {
+        let Some(incomplete) = self.reassembly.on_disk.bundles.remove(&whole) else {
             return;
         };
         let (mut arrival, service) = (incomplete.first, incomplete.service);
-        made_whole(&mut arrival);
-        let (primary, class) = (arrival.bundle.primary.clone(), arrival.class);
-        let bytes = file.len();
-        arrival.bundle.file = Some(file);
-        let refused = match self.secures(&arrival) {
+        let secures = self.secures(&arrival);
+        let proved = match incomplete.proof {
+            Some(proof) => {
+                let put_back = proof.put_back(&mut arrival);
+                put_back.map_err(|_| DeleteReason::BlockUnintelligible)
+            }
             // A security rule has come into force while it was put together.
-            true => Some(Insecure::Missing.into()),
-            false => match self.deliver(now, arrival, service) {
-                Ok(()) => None,
-                Err(_) => Some(DeleteReason::DepletedStorage),
-            },
+            None if secures => Err(Insecure::Missing.into()),
+            None => Ok(()),
         };
-        if let Some(reason) = refused {
+        made_whole(&mut arrival);
+        arrival.bundle.file = Some(file);
+        if let Err(reason) = proved {
+            let (primary, bytes) = (&arrival.bundle.primary, arrival.bundle.payload_bytes());
+            self.tell_refused(now, primary, bytes, arrival.class, reason);
+        } else if secures {
+            let unopened = Unopened {
+                whole: Box::new(arrival),
+                service,
+            };
+            self.reassembly.on_disk.judging.add(whole, unopened);
+        } else {
+            // Who asks for reports is told of a refusal.
+            let _ = self.deliver_put_together(now, arrival, service);
+        }
+    }
+
+    /// Delivers a bundle that was put together here. Its fragments were acknowledged, so a refusal
+    /// is reported to whoever asks for that.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub(in crate::agent) fn deliver_put_together(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        service: u64,
+    ) -> Result<(), Reject> {
+        let (primary, class) = (arrival.bundle.primary.clone(), arrival.class);
+        let bytes = arrival.bundle.payload_bytes();
+        let delivered = self.deliver(now, arrival, service);
+        if delivered.is_err() {
+            let reason = DeleteReason::DepletedStorage;
             self.tell_refused(now, &primary, bytes, class, reason);
         }
+        delivered
     }
 }
 

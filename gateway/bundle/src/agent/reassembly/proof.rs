@@ -16,6 +16,7 @@ const PRIMARY: u64 = 0;
 pub(super) struct Proof {
     primary: PrimaryBlock,
     expires: Instant,
+    encrypted: bool,
     primary_raw: Bytes,
     payload_head: Bytes,
     blocks: Vec<Extension>,
@@ -29,6 +30,7 @@ impl Proof {
         Proof {
             primary: bundle.primary.clone(),
             expires: first.expires,
+            encrypted: bundle.encrypted,
             primary_raw: Bytes::copy_from_slice(&bundle.primary_raw),
             payload_head: Bytes::copy_from_slice(&bundle.payload_head),
             blocks: blocks
@@ -53,6 +55,7 @@ impl Proof {
         bundle.primary = self.primary;
         bundle.primary_raw = primary_of_whole(&self.primary_raw, has_crc)?;
         bundle.payload_head = self.payload_head;
+        bundle.encrypted = self.encrypted;
         bundle.others = self.blocks;
         Ok(())
     }

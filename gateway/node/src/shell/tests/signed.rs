@@ -6,12 +6,14 @@ use std::future::poll_fn;
 use underpass_applications::Report;
 use underpass_bpsec::integrity::Hash;
 use underpass_bpsec::{Guard, Key, Operation, Outcome, Rule};
-use underpass_bundle::wire::ipn;
+use underpass_bundle::wire::{
+    CodePoints, CrcKind, DecodeLimits, Extension, block_type, decode, encode_primary, ipn,
+};
 use underpass_bundle::{self as bundle, Agent, Amount, Applications, Delivery};
 use underpass_cla::Refusal;
 use underpass_payloads::{PayloadFile, Payloads};
 
-use super::super::ApplicationDesk;
+use super::super::{ApplicationDesk, drivers};
 use super::long::payloads;
 use super::*;
 
@@ -111,6 +113,42 @@ fn sent_from_memory(rules: Vec<Rule>) -> Vec<u8> {
     offer.expect("the bundle").chunks.concat()
 }
 
+/// A bundle in fragments, as a relay makes them that does not heed its flags. The first one has all
+/// blocks (RFC 9171 §5.8).
+fn cut(raw: Vec<u8>) -> Vec<Bytes> {
+    let raw = Bytes::from(raw);
+    let whole = decode(&raw, &DecodeLimits::default(), &CodePoints::default());
+    let whole = whole.expect("a bundle");
+    let total = whole.payload.len();
+    let fragment = |start: usize| {
+        let mut primary = whole.primary.clone();
+        primary.bundle_control_flags |= 0x01;
+        primary.fragmentation_offset = start as u64;
+        primary.total_data_length = total as u64;
+        let mut raw = vec![0x9F];
+        raw.extend(encode_primary(&primary, CrcKind::Crc32c));
+        let others = whole.others.iter();
+        let others = others.filter(|block| start == 0 || block.flags & 0x01 != 0);
+        others.for_each(|block| raw.extend(&block.raw));
+        let payload = &whole.payload[start..total.min(start + 2_000)];
+        raw.extend(Extension::new(block_type::PAYLOAD, 1, 0, payload).raw);
+        raw.push(0xFF);
+        Bytes::from(raw)
+    };
+    (0..total).step_by(2_000).map(fragment).collect()
+}
+
+/// Waits until there is something to see.
+async fn seen<T>(look: impl Fn() -> Option<T>) -> T {
+    for _ in 0..60_000 {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("it does not come");
+}
+
 /// An application that keeps what comes for it.
 #[derive(Default)]
 struct Kept {
@@ -150,6 +188,8 @@ impl Hub {
         let endpoints = vec![APPLICATION..=APPLICATION];
         let applications = Applications::new(endpoints, BTreeSet::new(), None, most);
         config.agent.applications = Some(Arc::new(applications));
+        config.agent.payloads = Some(payloads.clone());
+        config.agent.long_above_bytes = 200;
         let (shell, inbound) = shell(&config, 1);
         shell.attach_payloads(payloads.clone(), 200);
         let kept = Arc::new(Kept::default());
@@ -258,6 +298,40 @@ async fn a_long_bundle_that_is_not_as_it_was_encrypted_leaves_nothing() {
         assert!(hub.delivered().is_none());
         assert_eq!(hub.payloads.used(), (0, 0));
     }
+}
+
+#[tokio::test]
+async fn a_long_bundle_that_was_cut_on_its_way_is_decrypted_once_it_is_whole() {
+    for raw in [sent_from_memory(encrypting(3)), sent(encrypting(3))] {
+        let hub = Hub::new(encrypting(3));
+        drivers(&hub.shell)
+            .into_iter()
+            .for_each(|driver| drop(tokio::spawn(driver)));
+        for fragment in cut(raw) {
+            assert_eq!(hub.shell.received(hub.session, fragment), Ok(()));
+        }
+        let file = seen(|| hub.delivered()).await;
+        assert!(read(&file) == content());
+        assert_eq!(hub.payloads.used(), (1, BYTES));
+        for operation in Operation::ALL {
+            assert_eq!(hub.counted(operation, Outcome::Verified), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_bundle_that_was_cut_and_changed_on_its_way_leaves_nothing() {
+    let hub = Hub::new(encrypting(3));
+    drivers(&hub.shell)
+        .into_iter()
+        .for_each(|driver| drop(tokio::spawn(driver)));
+    for fragment in cut(sent_from_memory(encrypting(4))) {
+        assert_eq!(hub.shell.received(hub.session, fragment), Ok(()));
+    }
+    let failed = || hub.counted(Operation::Confidentiality, Outcome::Failed);
+    seen(|| (failed() == 1).then_some(())).await;
+    seen(|| (hub.payloads.used() == (0, 0)).then_some(())).await;
+    assert!(hub.delivered().is_none());
 }
 
 /// Sends a payload from the disk by the hub's application, and returns what a terminal gets.
