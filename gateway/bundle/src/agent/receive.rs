@@ -215,16 +215,17 @@ impl Agent {
         raw: Bytes,
     ) -> Result<(), Reject> {
         let decoder = self.decoder();
-        let taken = self.receive_decoded(now, from, class, decoder.decode(&raw));
-        match self.take_unopened() {
-            Some(unopened) => self.receive_opened(now, decoder.open_whole(unopened)),
-            None => taken,
+        let mut taken = self.receive_decoded(now, from, class, decoder.decode(&raw));
+        while let Some(unopened) = self.take_unopened() {
+            taken = self.receive_opened(now, decoder.open_whole(unopened));
         }
+        taken
     }
 
     /// The bundle that the last fragment taken has made whole, if there is more to do with it that
     /// takes a while, for which nobody should have to wait. It is to be given to
-    /// [`Decoder::open_whole`], and back by [`Agent::receive_opened`].
+    /// [`Decoder::open_whole`], and back by [`Agent::receive_opened`]. There may be another one
+    /// then: the bundle in a BPDU may be a fragment.
     pub fn take_unopened(&mut self) -> Option<Unopened> {
         self.reassembly.unopened.take()
     }

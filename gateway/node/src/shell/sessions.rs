@@ -46,18 +46,19 @@ impl Shell {
             inner.counts.refused_bundles += u64::from(outcome.is_err());
             outcome
         };
-        let (taken, unopened) = self.with_inner(shard, |inner, now| {
+        let (mut taken, mut unopened) = self.with_inner(shard, |inner, now| {
             let taken = inner.engine.receive(now, id, bundle);
             (counted(inner, taken), inner.engine.take_unopened())
         });
-        let Some(unopened) = unopened else {
-            return taken;
-        };
-        let opened = self.decoder.open_whole(unopened);
-        self.with_inner(shard, |inner, now| {
-            let taken = inner.engine.receive_opened(now, Some(id), opened);
-            counted(inner, taken)
-        })
+        // The bundle in a BPDU may be a fragment that makes another one whole.
+        while let Some(whole) = unopened {
+            let opened = self.decoder.open_whole(whole);
+            (taken, unopened) = self.with_inner(shard, |inner, now| {
+                let taken = inner.engine.receive_opened(now, Some(id), opened);
+                (counted(inner, taken), inner.engine.take_unopened())
+            });
+        }
+        taken
     }
 }
 

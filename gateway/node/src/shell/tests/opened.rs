@@ -9,14 +9,14 @@ use underpass_cla::Refusal;
 
 use super::*;
 
-/// A BPDU's content.
-fn bpdu(inside: &[u8]) -> Vec<u8> {
+/// A BPDU's content; transmission 0 asks for no custody.
+pub fn bpdu(transmission: u64, inside: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for (major, argument) in [
         (ARRAY, 2),
         (UNSIGNED, 7),
         (ARRAY, 3),
-        (UNSIGNED, 5),
+        (UNSIGNED, transmission),
         (UNSIGNED, 0),
         (BYTES, inside.len() as u64),
     ] {
@@ -28,7 +28,7 @@ fn bpdu(inside: &[u8]) -> Vec<u8> {
 
 /// A fragment of a terminal's administrative bundle of this number to the hub, with this range of
 /// its content.
-fn part((terminal, number): (u64, u64), content: &[u8], range: Range<usize>) -> Bytes {
+pub fn part((terminal, number): (u64, u64), content: &[u8], range: Range<usize>) -> Bytes {
     let mut raw = vec![0x9F];
     write_head(&mut raw, ARRAY, 10);
     // Version 7, a fragment of an administrative record, no CRC.
@@ -58,7 +58,7 @@ fn a_bpdu_is_opened_by_the_session_that_brings_its_last_fragment() {
         shell.register(SERVICE, service.clone());
         for (number, node) in (0..).zip(&terminals) {
             let (id, _recorded) = session(&shell, number, *node);
-            let content = bpdu(&bundle_of(*node, b"in fragments"));
+            let content = bpdu(5, &bundle_of(*node, b"in fragments"));
             let middle = content.len() / 2;
             let first = part((*node, 1), &content, 0..middle);
             assert_eq!(shell.received(id, first), Ok(()));
@@ -72,7 +72,7 @@ fn a_bpdu_is_opened_by_the_session_that_brings_its_last_fragment() {
                 .collect();
             assert_eq!(came, [(*node, Bytes::from_static(b"in fragments"))]);
             // What is in it is judged like any other bundle.
-            let malformed = bpdu(b"no bundle");
+            let malformed = bpdu(5, b"no bundle");
             let whole = 0..malformed.len();
             let refused = shell.received(id, part((*node, 2), &malformed, whole));
             assert_eq!(refused, Err(Refusal::NotAcceptable));

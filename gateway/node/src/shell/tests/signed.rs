@@ -15,6 +15,7 @@ use underpass_payloads::{PayloadFile, Payloads};
 
 use super::super::{ApplicationDesk, drivers};
 use super::long::payloads;
+use super::opened::{bpdu, part};
 use super::*;
 
 const TERMINAL: u64 = 10;
@@ -332,6 +333,31 @@ async fn a_long_bundle_that_was_cut_and_changed_on_its_way_leaves_nothing() {
     seen(|| (failed() == 1).then_some(())).await;
     seen(|| (hub.payloads.used() == (0, 0)).then_some(())).await;
     assert!(hub.delivered().is_none());
+}
+
+#[test]
+fn a_fragment_in_a_bpdu_that_came_in_fragments_makes_its_bundle_whole() {
+    let mut rules = rules(7);
+    rules[0].destination = "ipn:1.40".parse().expect("a pattern");
+    let (hub, mut terminal) = (Hub::new(rules.clone()), terminal(rules));
+    let send = bundle::Send {
+        payload: vec![Bytes::from_static(b"in memory")],
+        ..to(HUB)
+    };
+    let now = Instant::now();
+    terminal.send(now, send).expect("room");
+    let offer = terminal.next_for(now, NeighbourId(HUB), Class(2), u64::MAX);
+    let fragments = cut(offer.expect("the bundle").chunks.concat());
+    let content = bpdu(0, &fragments[0]);
+    let middle = content.len() / 2;
+    for range in [0..middle, middle..content.len()] {
+        assert!(hub.kept.bundles.lock().unwrap().is_empty());
+        let part = part((TERMINAL, 1), &content, range);
+        assert_eq!(hub.shell.received(hub.session, part), Ok(()));
+    }
+    let delivery = hub.kept.bundles.lock().unwrap().pop();
+    assert_eq!(delivery.expect("a bundle").payload, &b"in memory"[..]);
+    assert_eq!(hub.counted(Operation::Integrity, Outcome::Verified), 1);
 }
 
 /// Sends a payload from the disk by the hub's application, and returns what a terminal gets.
