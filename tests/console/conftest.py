@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -57,8 +60,20 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """A database with a map, to be copied: each command that fills it imports its libraries."""
-    return prepare(tmp_path_factory.mktemp("prepared"), maps=(ISLAND_OSM,))
+    """A database with a map, to be copied: each command that fills it imports its libraries.
+
+    The first of pytest's processes that needs it makes it for all.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "prepared"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = folder / "made.json"
+        if not made.exists():
+            made.write_text(json.dumps(asdict(prepare(folder, maps=(ISLAND_OSM,))), default=str))
+        values = json.loads(made.read_text())
+    return Prepared(**{**values, "path": Path(values["path"])})
 
 
 @pytest.fixture(scope="module")
