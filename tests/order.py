@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent
-# The modules that take more than about a minute, the longest first. Those of few tests have to be
-# here: of the others, the number of tests tells how long they take.
+# The modules that take more than about half a minute, the longest first. Those of few tests have to
+# be here: of the others, the number of tests tells how long they take.
 LONGEST = (
     "e2e/test_hostile.py",
     "e2e/test_closed_loop.py",
@@ -25,6 +25,9 @@ LONGEST = (
     "e2e/test_tcp_semantics.py",
     "e2e/test_swarm.py",
     "e2e/test_certificates.py",
+    "e2e/test_control.py",
+    "e2e/test_takeover.py",
+    "e2e/test_upgrade.py",
     "control_api/service/test_fuzzing.py",
     "control_api/test_sky.py",
     "control_api/service/test_migrations.py",
