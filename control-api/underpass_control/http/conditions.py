@@ -11,6 +11,8 @@ from underpass_control.http.problem import Problem, changed_since
 if TYPE_CHECKING:
     from underpass_control.http.endpoint import Call
 
+# The headers that hold ETags.
+CONDITIONS = frozenset({"If-Match", "If-None-Match"})
 # The revision that has to be replaced where nothing may be there.
 _MADE = 0
 # An entity-tag (§ 8.8.3): weak or not, and its opaque part with the quotes.

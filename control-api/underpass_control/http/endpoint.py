@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.access import audit
 from underpass_control.access.caller import Caller
 from underpass_control.http.callers import COOKIE, SECURE_COOKIE, Callers
-from underpass_control.http.conditions import check_written
+from underpass_control.http.conditions import CONDITIONS, check_written
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy, check_tenancy, check_vehicle
 from underpass_control.roles import Role
@@ -169,7 +169,8 @@ class Endpoint:
     is_large: bool = False
     # The bounds of a body that is not read as a stream.
     most: Most = SMALL
-    # The conditional headers that it reads: ETags, checked before it is called.
+    # Headers that it reads, in addition to those of every endpoint; those with ETags are checked
+    # before it is called.
     headers: Iterable[str] = ()
     answers: type[BaseModel] | None = None
     # None: 204 for a deletion without an answer, otherwise 200.
@@ -211,7 +212,7 @@ def route(endpoint: Endpoint, callers: Callers, database: Database, traces: Trac
         call._query = _query(call.request, endpoint.query)
         if call.caller is not None:
             await check_vehicle(database, call.caller, endpoint.tenancy, _terminal_of(call))
-        for name in endpoint.headers:
+        for name in CONDITIONS.intersection(endpoint.headers):
             check_written(call, name)
         if endpoint.body is not None:
             text = await _content(call.request, _JSON, endpoint.most)
@@ -390,16 +391,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
             {"name": name, "in": "query", "required": name in required, "schema": of}
             for name, of in schema["properties"].items()
         ]
-    parameters += [
-        {
-            "name": name,
-            "in": "header",
-            "required": False,
-            "description": 'A list of ETags within quotes (`"1"`), or `*`.',
-            "schema": {"type": "string"},
-        }
-        for name in endpoint.headers
-    ]
+    parameters += map(_header, endpoint.headers)
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
         "tags": [_tag(endpoint.path)],
@@ -447,6 +439,13 @@ _TENANCY_SAID = {
     Tenancy.ROWS: "Callers of a tenant see what is the tenant's.",
     Tenancy.SHARED: "The same for callers of a tenant.",
 }
+
+
+def _header(name: str) -> dict[str, Any]:
+    parameter = {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
+    if name in CONDITIONS:
+        parameter["description"] = 'A list of ETags within quotes (`"1"`), or `*`.'
+    return parameter
 
 
 def _problems_of(endpoint: Endpoint) -> list[HTTPStatus]:
