@@ -177,21 +177,29 @@ async def _joined(connection: AsyncConnection, reports: Sequence[Observed]) -> S
     heard its peer by then, so the link was not up in between, as far as anybody knows.
     """
     unheard = [one for one in reports if one.unheard]
-    known: dict[tuple[int, str, str], list[Observed]] = {}
+    # By path and entry, those that are stored, and those of the reports so far.
+    known: dict[tuple[int, str, str], dict[int, Observed]] = {one.key[:3]: {} for one in unheard}
     for start in range(0, len(unheard), _AT_ONCE):
         last = map(_last_before, unheard[start : start + _AT_ONCE])
         for row in await connection.execute(select(Table.__table__).where(or_(*last))):
             one = of_row(row._asdict())
-            known.setdefault(one.key[:3], []).append(one)
+            known[one.key[:3]][one.entry_ms] = one
+    joined = []
+    for report in reports:
+        of_path = known.get(report.key[:3], {})
+        one = _within(report, of_path) if report.unheard else report
+        joined.append(one)
+        if one.exit_ms is not None or one.entry_ms not in of_path:
+            of_path[one.entry_ms] = one
+    return joined
 
-    def joined(report: Observed) -> Observed:
-        begun = known.get(report.key[:3], ()) if report.unheard else ()
-        for one in begun:
-            if one.spans(report.entry_ms):
-                return replace(report, entry_ms=one.entry_ms, source=one.source)
+
+def _within(report: Observed, known: Mapping[int, Observed]) -> Observed:
+    """Return a report under the entry of the last blockage before it, if that lasted until then."""
+    entry_ms = max((at_ms for at_ms in known if at_ms <= report.entry_ms), default=None)
+    if entry_ms is None or not known[entry_ms].spans(report.entry_ms):
         return report
-
-    return [joined(report) for report in reports]
+    return replace(report, entry_ms=entry_ms, source=known[entry_ms].source)
 
 
 def _last_before(report: Observed) -> ColumnElement[bool]:

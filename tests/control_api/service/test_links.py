@@ -130,6 +130,16 @@ def test_a_blockage_in_which_a_hub_is_started_anew_is_one(api: Api) -> None:
         assert since(api, at) == [(0, 60_000, "probing")]
 
 
+def test_blockages_of_one_post_are_joined_too(api: Api) -> None:
+    at = now_ms() - 100_000
+    again = [by_hub(at + n, source="plan", unheard=True) for n in (20_000, 40_000)]
+    taken(api, by_hub(at), *again)
+    assert since(api, at) == [(0, None, "modem")]
+    later = by_hub(at + 80_000, unheard=True)
+    taken(api, again[0], by_hub(at, 60_000 + at), again[1], later)
+    assert since(api, at) == [(0, 60_000, "modem"), (80_000, None, "modem")]
+
+
 def test_blockages_are_not_joined_if_the_link_was_up_in_between(api: Api) -> None:
     at = now_ms() - 100_000
     taken(api, by_hub(at))
