@@ -216,6 +216,7 @@ impl Dialler {
             Target::Name { host, port } => {
                 let found = timeout_at(deadline, self.resolver.resolve(host.as_str()));
                 let found = found.await.map_err(|_| {
+                    let host = host.as_str();
                     let what = format!("{host} does not resolve: no name server answered");
                     timed_out(&what, &settings.config)
                 })??;
