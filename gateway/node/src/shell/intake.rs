@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::sync::PollSender;
@@ -28,14 +29,19 @@ pub(super) struct LongPayloads {
     payloads: Arc<Payloads>,
     /// Bundles that are longer are long, bytes.
     above_bytes: u64,
+    /// Has the threads that judge what is put together; whoever finds it whole may be outside of
+    /// it, as the thread of the applications' mailbox is.
+    runtime: Option<Handle>,
 }
 
 impl Shell {
-    /// Writes bundles longer than `above_bytes` to disk from now on.
+    /// Writes bundles longer than `above_bytes` to disk from now on, and judges those that were put
+    /// together there on threads of the runtime that this is called in.
     pub fn attach_payloads(&self, payloads: Arc<Payloads>, above_bytes: u64) {
         let long = LongPayloads {
             payloads,
             above_bytes,
+            runtime: Handle::try_current().ok(),
         };
         // Attached once, at the start.
         let _ = self.long.set(long);
@@ -71,10 +77,11 @@ impl Shell {
 
     /// Judges a bundle that was put together on the disk, on a thread of its own: all of it is read.
     pub(super) fn judge(&self, shard: usize, unopened: Unopened) {
-        let Some(shell) = self.this.upgrade() else {
+        let runtime = self.long.get().and_then(|long| long.runtime.as_ref());
+        let (Some(runtime), Some(shell)) = (runtime, self.this.upgrade()) else {
             return;
         };
-        drop(spawn_blocking(move || {
+        drop(runtime.spawn_blocking(move || {
             let opened = shell.decoder.open_whole(unopened);
             shell.with_inner(shard, |inner, now| {
                 let taken = inner.engine.receive_opened(now, None, opened);

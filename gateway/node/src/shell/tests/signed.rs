@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
+use std::thread;
 
 use underpass_applications::Report;
 use underpass_bpsec::integrity::Hash;
@@ -318,6 +319,24 @@ async fn a_long_bundle_that_was_cut_on_its_way_is_decrypted_once_it_is_whole() {
             assert_eq!(hub.counted(operation, Outcome::Verified), 1);
         }
     }
+}
+
+#[tokio::test]
+async fn a_long_bundle_is_judged_though_a_thread_without_a_runtime_finds_it_whole() {
+    let hub = Hub::new(encrypting(3));
+    for fragment in cut(sent(encrypting(3))) {
+        assert_eq!(hub.shell.received(hub.session, fragment), Ok(()));
+    }
+    let look = || {
+        hub.shell
+            .with_each(|engine, now| engine.handle_timeout(now));
+    };
+    let found = || {
+        let looked = thread::scope(|scope| scope.spawn(look).join());
+        looked.expect("a thread may call the shell");
+        hub.delivered()
+    };
+    assert!(read(&seen(found).await) == content());
 }
 
 #[tokio::test]
