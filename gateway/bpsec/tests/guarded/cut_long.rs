@@ -1,6 +1,7 @@
 //! Secured bundles that are too long for memory and were cut on their way: put together on the disk,
 //! and judged there once they are whole.
 
+use std::slice;
 use std::thread;
 use std::time::Duration;
 
@@ -355,7 +356,7 @@ fn no_ciphertext_is_delivered_when_the_rule_is_gone() {
     for comes_before in [true, false] {
         let mut site = Site::new(&encrypted());
         site.take(&others[..1]);
-        site.take(&[first.clone()]);
+        site.take(slice::from_ref(&first));
         if comes_before {
             site.take(&others[1..]);
         }
