@@ -288,14 +288,16 @@ impl Shell {
             Effect::Passed(shard, passed) => {
                 let mut inner = self.lock(shard);
                 inner.engine.take_passed(timer::now(), passed);
-                let unopened = inner.engine.take_unopened();
+                let mut unopened = inner.engine.take_unopened();
                 drop(inner);
-                if let Some(unopened) = unopened {
-                    let opened = self.decoder.open_whole(unopened);
+                // None is left for a session, which would take its verdict for that of its own.
+                while let Some(whole) = unopened {
+                    let opened = self.decoder.open_whole(whole);
                     let mut inner = self.lock(shard);
                     let taken = inner.engine.receive_opened(timer::now(), None, opened);
                     // The neighbour has been told that the fragment was taken.
                     inner.counts.refused_bundles += u64::from(taken.is_err());
+                    unopened = inner.engine.take_unopened();
                 }
                 // Further effects are left to that shard's task: a caller that did others' work
                 // might never get to its own.
