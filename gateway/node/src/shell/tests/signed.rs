@@ -336,7 +336,8 @@ async fn a_long_bundle_is_judged_though_a_thread_without_a_runtime_finds_it_whol
         looked.expect("a thread may call the shell");
         hub.delivered()
     };
-    assert!(read(&seen(found).await) == content());
+    let file = seen(found).await;
+    assert!(read(&file) == content());
 }
 
 #[tokio::test]
