@@ -152,7 +152,7 @@ async def test_a_preview_says_which_paths_the_terminal_has_not_reported(api: Api
         ],
     }
 
-    async def unreported(*paths: str, **members: object) -> Any:
+    async def unreported(*paths: str, **members: Any) -> Any:
         made = status(*(link(path=path, **members) for path in paths))
         post = envelope(entry(made), node=HUB)
         assert (await api.ask("POST", "/v1/reports", post, caller="gateway")).json["accepted"] == 1
