@@ -376,7 +376,7 @@ fn a_long_fragment_under_custody_is_refused() {
     let mut whole = read_whole(&sent(&encrypted()));
     // Number 1 in sequence 2 of the sender, as CCSDS 734.6 has it.
     let content = [0x83, 1, 2, 0x82, 2, 0x82, SENDER as u8, 0];
-    whole.others.push(Extension::new(13, 9, 0, &content));
+    whole.others.push(Extension::new(13, 99, 0, &content));
     let first = fragment(&whole, 0..200_000, BYTES);
     let mut site = Site::new(&encrypted());
     let missing = insecure(Insecure::Missing);
