@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 # The headers that hold ETags.
 CONDITIONS = frozenset({"If-Match", "If-None-Match"})
-# The revision that has to be replaced where nothing may be there.
-_MADE = 0
+# The revision of what is not there.
+_NOTHING = 0
 # An entity-tag (§ 8.8.3): weak or not, and its opaque part with the quotes.
 _ETAG = re.compile(r'(W/)?("[^\x00-\x20\x7f"]*")')
 # `*`, or a list of entity-tags, in which elements may be empty (§ 5.6.1.2).
@@ -71,7 +71,7 @@ def replaced(call: Call, revision: int | None) -> int | None:
     if revision and is_known(call, etag(revision)):
         raise Problem(HTTPStatus.PRECONDITION_FAILED, "it is there already")
     if not revision and _field(call, "If-None-Match") == "*":
-        return _MADE
+        return _NOTHING
     return revision if is_only else None
 
 

@@ -234,14 +234,7 @@ fn nothing_is_released_of_what_was_changed_in_any_fragment() {
 
 #[test]
 fn what_no_key_opens_or_was_not_encrypted_is_not_delivered() {
-    let other_key = Rule {
-        confidentiality_keys: vec![key(3)],
-        ..encrypted()
-    };
-    for (rule, why) in [
-        (other_key, Insecure::Failed),
-        (authenticated(), Insecure::Missing),
-    ] {
+    for (rule, why) in refused_rules() {
         let mut site = Site::new(&encrypted());
         site.take(&cut(&sent(&rule), &PLACES));
         assert_eq!(site.judge(), [insecure(why)]);

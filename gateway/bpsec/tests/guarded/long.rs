@@ -108,14 +108,7 @@ fn nothing_is_released_of_what_is_not_as_it_was_encrypted() {
 
 #[test]
 fn what_no_key_opens_or_was_not_encrypted_is_refused_before_its_payload_comes() {
-    let other_key = Rule {
-        confidentiality_keys: vec![key(3)],
-        ..encrypted()
-    };
-    for (rule, why) in [
-        (other_key, Insecure::Failed),
-        (authenticated(), Insecure::Missing),
-    ] {
+    for (rule, why) in refused_rules() {
         let raw = sent(rule, &content(100_000));
         let mut decoder = receiver(encrypted()).agent.decoder().long();
         decoder.take(raw.slice(..1_000)).unwrap();
@@ -129,10 +122,7 @@ fn while_a_key_is_replaced_both_decrypt() {
         confidentiality_keys: vec![key(3), key(2)],
         ..encrypted()
     };
-    let new_key = Rule {
-        confidentiality_keys: vec![key(3)],
-        ..encrypted()
-    };
+    let new_key = encrypted_with_other_key();
     let payload = content(100_000);
     for rule in [encrypted(), new_key] {
         let received = receiver(both.clone()).takes_long(SENDER, &sent(rule, &payload));

@@ -9,8 +9,8 @@ use underpass_bpsec::integrity::Hash;
 use underpass_bpsec::{Guard, Key, Operation, Outcome, Rule};
 use underpass_bundle::wire::{Block, CodePoints, DecodeLimits, Eid, inspect, ipn};
 use underpass_bundle::{
-    Agent, Amount, Applications, Config, Decoded, Delivery, Event, NeighbourId, OwnNames, Reject,
-    ReportRequest, Route, Send, named_service,
+    Agent, Amount, Applications, Config, Decoded, Delivery, Event, Insecure, NeighbourId, OwnNames,
+    Reject, ReportRequest, Route, Send, named_service,
 };
 use underpass_cla::Class;
 use underpass_payloads::{Limits, PayloadFile, Payloads};
@@ -43,6 +43,22 @@ pub fn encrypted() -> Rule {
         confidentiality_keys: vec![key(2)],
         ..authenticated()
     }
+}
+
+/// As [`encrypted`], with a key that no node with that rule has.
+pub fn encrypted_with_other_key() -> Rule {
+    Rule {
+        confidentiality_keys: vec![key(3)],
+        ..encrypted()
+    }
+}
+
+/// By which rules a sender's bundles are refused where [`encrypted`] is required, and why.
+pub fn refused_rules() -> [(Rule, Insecure); 2] {
+    [
+        (encrypted_with_other_key(), Insecure::Failed),
+        (authenticated(), Insecure::Missing),
+    ]
 }
 
 /// Payloads are encrypted, and nothing is signed.
