@@ -6,7 +6,7 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from underpass_control.http.problem import Problem, changed_since
+from underpass_control.http.problem import Problem, changed_since, there_already
 
 if TYPE_CHECKING:
     from underpass_control.http.endpoint import Call
@@ -69,7 +69,7 @@ def replaced(call: Call, revision: int | None) -> int | None:
     """
     is_only = check_shown(call, revision)
     if revision and is_known(call, etag(revision)):
-        raise Problem(HTTPStatus.PRECONDITION_FAILED, "it is there already")
+        raise there_already()
     if not revision and _field(call, "If-None-Match") == "*":
         return _NOTHING
     return revision if is_only else None

@@ -57,6 +57,11 @@ def changed_since() -> Problem:
     return Problem(HTTPStatus.PRECONDITION_FAILED, "it has been changed since that ETag")
 
 
+def there_already() -> Problem:
+    """Return the problem of a caller that only makes what is not there (`If-None-Match`)."""
+    return Problem(HTTPStatus.PRECONDITION_FAILED, "it is there already")
+
+
 def too_many(wait_s: float) -> Problem:
     """Return the problem of a caller that has to wait, because of too many requests."""
     later = {"Retry-After": str(math.ceil(wait_s))}
@@ -85,7 +90,9 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         later = {"Retry-After": "1"}
         return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=later).response()
     except RevisionError:
-        return changed_since().response()
+        # Another request has made or changed it after this one read it.
+        only_makes = request.headers.get("If-None-Match") == "*"
+        return (there_already() if only_makes else changed_since()).response()
     except ConnectionError:
         # The client is gone: there is nothing to answer.
         raise

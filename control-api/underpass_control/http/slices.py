@@ -181,8 +181,8 @@ class Slices:
             # A name or number is free only if no slice of any tenant has it.
             with scope.within(None):
                 async with self._database.reading() as connection:
-                    if await slices.get(connection, name) is not None:
-                        raise Problem(HTTPStatus.CONFLICT, f"the name {name} is taken")
+                    if (other := await slices.get(connection, name)) is not None:
+                        raise _taken(call, other)
                     number = await slices.free_number(connection, MOST_SLICES)
             if number is None:
                 raise Problem(HTTPStatus.CONFLICT, f"there are {MOST_SLICES} slices already")
@@ -262,6 +262,18 @@ class Slices:
             changed = Changed(action, target, before.tenant_id, before.body, body)
             await call.record(connection, changed)
         return _answer(row, status)
+
+
+def _taken(call: Call, other: Row[Any]) -> Problem:
+    """Return the problem of a request to make a slice whose name another slice has.
+
+    Raises:
+        Problem: 412, the caller only makes what is not there; a slice of another tenant does not
+            count, since the caller must not see it.
+    """
+    if call.known_caller.tenant in (None, other.tenant_id):
+        replaced(call, other.revision)
+    return Problem(HTTPStatus.CONFLICT, f"the name {other.name} is taken")
 
 
 async def _existing(connection: AsyncConnection, name: str) -> Row[Any]:

@@ -126,6 +126,10 @@ class Users:
                 state = users.user_state(after) | {"password_set": hashed is not None}
                 await call.record(connection, _changed("set", name, tenant, was, state))
         except IntegrityError as error:
+            # Another request may have made the user after this one looked.
+            async with self._database.reading() as connection:
+                made = await users.get_user(connection, name)
+            replaced(call, None if made is None else made.revision)
             raise Problem(HTTPStatus.CONFLICT, f"the name {name} is taken") from error
         self._forget(ended)
         status = HTTPStatus.CREATED if before is None else HTTPStatus.OK

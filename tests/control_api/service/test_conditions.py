@@ -10,7 +10,7 @@ import pytest
 from multidict import CIMultiDict
 from underpass_control.access import users
 from underpass_control.client import Client, RefusedError
-from underpass_control.storage import portions, registry
+from underpass_control.storage import portions, registry, slices
 
 from tests.control_api.functions.examples import vehicle
 from tests.control_api.service.api import FIRST, Api
@@ -149,9 +149,45 @@ def test_what_may_only_be_made_is_made_once(api: Api, path: str, body: Any) -> N
 async def test_of_many_who_only_make_it_one_does(api: Api, path: str, body: Any) -> None:
     only = {"If-None-Match": "*"}
     asked = [api.ask("PUT", path, body, headers=only) for _ in range(8)]
-    statuses = sorted(reply.status for reply in await asyncio.gather(*asked))
-    assert statuses[0] < 300
-    assert statuses[1:] == 7 * [412]
+    replies = sorted(await asyncio.gather(*asked), key=lambda reply: reply.status)
+    assert replies[0].status < 300
+    refused = [(reply.status, reply.problem) for reply in replies[1:]]
+    assert refused == 7 * [(412, "it is there already")]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "module", "step"),
+    [
+        ("/v1/users/eve", ADA, users, "create_user"),
+        ("/v1/slices/one", vehicle(), slices, "free_number"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("headers", "refused"),
+    [({"If-None-Match": "*"}, (412, "it is there already")), ({}, (409, "is taken"))],
+)
+async def test_of_two_who_have_found_a_name_free_the_second_is_told(
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    body: Any,
+    module: Any,
+    step: str,
+    headers: dict[str, str],
+    refused: tuple[int, str],
+) -> None:
+    take, both = getattr(module, step), asyncio.Barrier(2)
+
+    async def together(*given: Any, **more: Any) -> Any:
+        await both.wait()
+        return await take(*given, **more)
+
+    monkeypatch.setattr(module, step, together)
+    of: dict[str, Any] = {"caller": "administrator", "headers": headers}
+    asked = [api.ask("PUT", path, body, **of) for _ in range(2)]
+    first, second = sorted(await asyncio.gather(*asked), key=lambda reply: reply.status)
+    assert (first.status, second.status) == (201, refused[0])
+    assert second.problem.endswith(refused[1])
 
 
 async def test_the_client_does_not_overwrite_what_another_makes_meanwhile(
