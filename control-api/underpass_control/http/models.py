@@ -343,6 +343,8 @@ class LinkFiguresShown(Model):
     classes: list[ClassFiguresShown]
     # Absent where the beam's path is the only one.
     other_paths: list[OtherPathShown] | None = None
+    # How many more there are; absent where all are listed.
+    unlisted_paths: int | None = None
 
 
 class LinkState(Model):

@@ -315,7 +315,10 @@ def _figures(link: messages.LinkReport, others: Sequence[messages.LinkReport]) -
     known = link.figures.model_dump(exclude_none=True)
     known["classes"] = _first(known["classes"])
     if others:
-        known["other_paths"] = _first(map(_of_path, others[:MOST_OTHER_PATHS]))
+        listed = _first(map(_of_path, others[:MOST_OTHER_PATHS]))
+        known["other_paths"] = listed
+        if len(listed) < len(others):
+            known["unlisted_paths"] = len(others) - len(listed)
     return json.dumps(known)
 
 

@@ -150,16 +150,16 @@ def shown(state: LinkState) -> dict[str, Any]:
 
 
 def paths_of(state: LinkState) -> set[str] | None:
-    """Return all paths that a link's node has reported; None if some of them may not be kept.
+    """Return all paths that a link's node has reported; None if some of them are not kept.
 
     Of nodes of earlier versions, which report no figures, only one is.
     """
     if state.figures is None:
         return None
-    others = json.loads(state.figures).get("other_paths", [])
-    if len(others) >= MOST_OTHER_PATHS:
+    figures = json.loads(state.figures)
+    if "unlisted_paths" in figures:
         return None
-    return {state.path, *(one["path"] for one in others)}
+    return {state.path, *(one["path"] for one in figures.get("other_paths", []))}
 
 
 def of_change(change: Mapping[str, Any]) -> Iterator[LinkState]:

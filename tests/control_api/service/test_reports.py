@@ -426,11 +426,13 @@ def test_of_many_paths_as_many_are_shown_as_a_change_holds(api: Api) -> None:
     taken(api, entry(made))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert [path["path"] for path in one["figures"]["other_paths"]] == paths[1:2]
+    assert one["figures"]["unlisted_paths"] == 18
     # With usual names, all paths are shown.
     made = status(*(link(path=f"path-{n}", figures=figures) for n in range(9)))
     taken(api, entry(made))
     (one,) = api.call("GET", f"/v1/links?terminal={FIRST}").json["links"]
     assert len(one["figures"]["other_paths"]) == 8
+    assert "unlisted_paths" not in one["figures"]
 
 
 def test_a_blockage_is_over_when_its_path_is_up_or_there_no_more(api: Api) -> None:

@@ -159,12 +159,15 @@ async def test_a_preview_says_which_paths_the_terminal_has_not_reported(api: Api
         return (await api.ask("POST", preview, body)).json.get("unreported_paths")
 
     # What is not known is not said: of a terminal that has reported nothing, or by an earlier
-    # version, and of the other paths of one that has more than are kept.
+    # version, and of the other paths of one that has more, or longer names, than are kept.
     assert "unreported_paths" not in (await api.ask("POST", preview, body)).json
     assert await unreported("satellite") is None
     figures = {"queue_ms": 0, "loss": 0, "stored_bundles": 0, "stored_bytes": 0, "classes": []}
     many = [f"path-{n}" for n in range(12)]
     assert await unreported("satellite", *many, figures=figures) is None
+    # Of so long names fewer are kept: in a change each of these characters takes twelve bytes.
+    long = [f"{n}" + 30 * "\N{ROCKET}" for n in range(6)]
+    assert await unreported("satellite", *long, "lte", "5g", figures=figures) is None
     assert await unreported("satellite", "lte", figures=figures) == ["5g"]
     assert await unreported("satellite", figures=figures) == ["lte", "5g"]
     assert await unreported("satellite", "lte", "5g", figures=figures) is None
