@@ -18,7 +18,7 @@ from underpass_control.http.endpoint import EVERYBODY, Call, Endpoint
 from underpass_control.http.obstructions import correct, for_tenants
 from underpass_control.http.tenancy import Tenancy
 from underpass_control.storage import obstructions
-from underpass_control.storage.boxes import Box, parts_of
+from underpass_control.storage.boxes import Box
 from underpass_control.storage.database import Database
 
 # The most obstructions that are compared with a place, and the most stretches that are shown.
@@ -93,16 +93,12 @@ class Sky:
     async def _found(self, call: Call) -> HiddenAround:
         query = call.query(SkyQuery)
         place = query.longitude, query.latitude
-        features: dict[str, dict[str, Any]] = {}
-        is_whole = True
+        box = _box(place, query.radius_m)
         async with self._database.reading() as connection:
-            for same, box in _boxes(place, query.radius_m):
-                most = _MOST_COMPARED
-                found = await obstructions.around(connection, same, box, limit=most)
-                is_whole = is_whole and len(found) < most
-                features.update((one["id"], one) for one in found)
-        await correct(self._database, features.values())
-        compared: Iterable[dict[str, Any]] = features.values()
+            found = await obstructions.around(connection, place, box, limit=_MOST_COMPARED)
+        is_whole = len(found) < _MOST_COMPARED
+        await correct(self._database, found)
+        compared: Iterable[dict[str, Any]] = found
         if call.known_caller.tenant is not None:
             compared = map(for_tenants, compared)
         # A large obstruction has some thousand roads.
@@ -110,16 +106,12 @@ class Sky:
         return HiddenAround(hidden=hidden, is_whole=is_whole and is_all)
 
 
-def _boxes(place: Position, radius_m: float) -> Iterator[tuple[Position, Box]]:
-    """Yield the part of the map around a place, and the place by its longitudes.
-
-    Beside the 180th meridian these are two parts, in which the place has different longitudes.
-    """
+def _box(place: Position, radius_m: float) -> Box:
+    """Return the part of the map around a place."""
     lon, lat = place
     north = _MARGIN * radius_m / METRES_PER_DEGREE
     east = north / max(math.cos(math.radians(lat)), 1e-3)
-    for turn, box in parts_of(Box(lon - east, lat - north, lon + east, lat + north)):
-        yield (lon + turn, lat), box
+    return Box(lon - east, lat - north, lon + east, lat + north)
 
 
 def _hidden(

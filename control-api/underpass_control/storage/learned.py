@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction, ObstructionMap
@@ -25,7 +25,7 @@ from dama.prediction.learning import (
 )
 from underpass_control.prediction.lessons import Lesson, new_id
 from underpass_control.storage import obstructions, passages
-from underpass_control.storage.boxes import Box, parts_of, touching
+from underpass_control.storage.boxes import Box, touching
 from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
 
@@ -157,8 +157,8 @@ async def _near(connection: AsyncConnection, lesson: Lesson) -> list[Learned]:
         # Except at the poles, this exceeds the distance between two entries of the same place.
         far = _NEAR_DEG / max(0.05, math.cos(math.radians(lat)))
         near = Box(lon - far, lat - _NEAR_DEG, lon + far, lat + _NEAR_DEG)
-        found = (touching(part).subquery() for _, part in parts_of(near))
-        query = query.where(or_(*(Table.id.in_(select(one.c.id)) for one in found)))
+        found = touching(near).subquery()
+        query = query.where(Table.id.in_(select(found.c.id)))
     rows = (await connection.execute(query)).all()
     learned = (_learned(from_geojson(_feature(row))[0], row.properties) for row in rows)
     return [place for place in learned if place is not None]

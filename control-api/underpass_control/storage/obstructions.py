@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from dama.prediction import Obstruction
 from dama.prediction.geojson import to_feature
 from dama.prediction.places import Position
-from underpass_control.storage.boxes import Box, touches, touching
+from underpass_control.storage.boxes import Box, box_of, touches, touching
 from underpass_control.storage.changes import Publish
 from underpass_control.storage.models import Obstruction as Table
 from underpass_control.storage.models import Tileset
@@ -31,7 +31,6 @@ _MOST_FOUND = 10_000
 # The most obstructions that a change names.
 _MOST_TOLD = 4
 _ADVISORY_LOCK = 0x756E_6D61
-_HALF_ROUND = 180.0
 
 
 class UnstorableError(ValueError):
@@ -170,7 +169,7 @@ async def page(
         some = select(found.c.id).limit(_MOST_FOUND + 1).subquery()
         count = await connection.scalar(select(func.count()).select_from(some)) or 0
         few = count <= _MOST_FOUND
-        query = query.where(*([Table.id.in_(select(found.c.id))] if few else touches(box)))
+        query = query.where(Table.id.in_(select(found.c.id)) if few else touches(box))
     return [_feature(row) for row in await connection.execute(query)]
 
 
@@ -185,7 +184,8 @@ async def around(
     found = touching(box).subquery().c
     east = _beyond(found.west, found.east, lon) * math.cos(math.radians(lat))
     north = _beyond(found.south, found.north, lat)
-    nearest = select(found.id).order_by(east * east + north * north, found.id).limit(limit)
+    away = func.min(east * east + north * north)
+    nearest = select(found.id).group_by(found.id).order_by(away, found.id).limit(limit)
     rows = await connection.execute(select(Table.__table__).where(Table.id.in_(nearest)))
     return [_feature(row) for row in rows]
 
@@ -244,11 +244,7 @@ def _row(source: str, obstruction: Obstruction) -> dict[str, Any]:
     feature = to_feature(obstruction)
     lines: Iterable[Any] = obstruction.area or [road.line for road in obstruction.covered]
     places = [place for line in lines for place in line]
-    west, east = min(lon for lon, _ in places), max(lon for lon, _ in places)
-    if east - west > _HALF_ROUND:
-        # It lies on both sides of the 180th meridian.
-        west, east = -180.0, 180.0
-    box = Box(west, min(lat for _, lat in places), east, max(lat for _, lat in places))
+    box = box_of(places, is_area=bool(obstruction.area))
     return {
         "id": obstruction.id,
         "source": source,

@@ -21,7 +21,7 @@ from underpass_control.http import obstructions as obstructions_endpoint
 from underpass_control.prediction import Lesson
 from underpass_control.storage import learned as stored_map
 from underpass_control.storage import obstructions as stored
-from underpass_control.storage.boxes import Box, touching
+from underpass_control.storage.boxes import Box, box_of, touching
 from underpass_control.storage.database import Database
 
 from dama.prediction.geojson import from_geojson
@@ -192,6 +192,60 @@ def test_exactly_what_touches_a_part_of_the_map_is_found(
         assert ids(api, f"{query}&limit=1000") == touched
         if len(touched) > 2:
             assert ids(api, f"{query}&limit=2") == touched[:2]
+
+
+@pytest.mark.parametrize(
+    ("corners", "on", "beside"),
+    [
+        ([179.5, -179.5], [179.5, 179.9, 180.0, -180.0, -179.5], [179.4, -179.4, 0.0]),
+        ([179.5, 180.0], [179.5, 180.0, -180.0], [179.4, -179.9, 0.0]),
+        ([179.5, -180.0], [179.5, 180.0, -180.0], [179.4, -179.9, 0.0]),
+        ([-180.0, -179.5], [180.0, -180.0, -179.5], [179.9, -179.4, 0.0]),
+        ([-180.0, 180.0], [180.0, -180.0, 0.0, 90.0], []),
+        ([-120.0, 0.0, 120.0], [180.0, -180.0, -60.0, 60.0], []),
+        ([-180.0, -90.0, 0.0, 90.0], [180.0, -180.0, -45.0, 135.0], []),
+    ],
+)
+@pytest.mark.parametrize("found_first", [10_000, 0])
+@pytest.mark.parametrize("south", [-90.0, 46.0, 89.0])
+def test_the_180th_meridian_is_no_border_of_an_area(
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    corners: list[float],
+    on: list[float],
+    beside: list[float],
+    found_first: int,
+    south: float,
+) -> None:
+    monkeypatch.setattr(stored, "_MOST_FOUND", found_first)
+    sides = [[lon, south] for lon in corners] + [[lon, south + 1.0] for lon in corners[::-1]]
+    geometry = {"type": "Polygon", "coordinates": [[*sides, sides[0]]]}
+    assert api.call("POST", PATH, collection(feature("a", geometry=geometry))).status == 200
+
+    def found(lon: float) -> bool:
+        return ids(api, f"bbox={lon},{south},{lon},{south + 1.0}") == ["a"]
+
+    assert [lon for lon in on + beside if found(lon)] == on
+
+
+@pytest.mark.parametrize(
+    ("lons", "is_area", "sides"),
+    [
+        ([179.5, -179.5], True, (179.5, 180.5)),
+        ([179.5, -180.0], True, (179.5, 180.0)),
+        ([-180.0, -179.5], True, (-180.0, -179.5)),
+        ([-90.0, 90.0], True, (-90.0, 90.0)),
+        ([180.0, -180.0], False, (180.0, 180.0)),
+        ([180.0, -180.0], True, (-180.0, 180.0)),
+        ([180.0, 0.0, -180.0], True, (-180.0, 180.0)),
+        ([-120.0, 0.0, 120.0], True, (-180.0, 180.0)),
+    ],
+)
+def test_a_box_is_no_wider_than_what_is_in_it(
+    lons: list[float], is_area: bool, sides: tuple[float, float]
+) -> None:
+    box = box_of([(lon, 46.5) for lon in lons], is_area=is_area)
+    assert (box.west, box.east) == sides
 
 
 def test_a_part_of_the_map_is_searched_in_the_index_alone(sqlite_url: str) -> None:

@@ -113,6 +113,17 @@ def test_of_both_sides_of_the_180th_meridian_the_nearest_are_compared(
     assert {one["obstruction"] for one in found} == {"near"}
 
 
+def test_what_is_all_around_takes_no_two_places_of_those_that_are_compared(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = [[-180.0, 9.0], [180.0, 9.0], [180.0, 11.0], [-180.0, 11.0], [-180.0, 9.0]]
+    world = wood() | {"id": "world", "geometry": {"type": "Polygon", "coordinates": [ring]}}
+    stored(api, world, road("near", 10.0, west=-179.9997))
+    monkeypatch.setattr(sky, "_MOST_COMPARED", 2)
+    found = api.get("/v1/sky?longitude=179.9999&latitude=10&radius_m=200").json["hidden"]
+    assert "near" in {one["obstruction"] for one in found}
+
+
 def test_a_tenant_sees_the_certainty_of_a_learned_place_to_a_decimal(api: Api) -> None:
     settle(api)
     place = learned_place("learned:2")
