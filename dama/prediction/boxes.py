@@ -24,14 +24,15 @@ _TURNS = (0.0, 360.0, -360.0)
 
 
 def spans(lons: Sequence[float]) -> list[tuple[float, float]]:
-    """Return from where to where longitudes reach: two spans across the 180th meridian."""
+    """Return from where to where longitudes reach: two spans across the 180th meridian.
+
+    What surrounds a pole reaches all around.
+    """
     least, most = min(lons), max(lons)
     if most - least <= 180.0:
         return [(least, most)]
-    return [
-        (-180.0, max(lon for lon in lons if lon < 0.0)),
-        (min(lon for lon in lons if lon >= 0.0), 180.0),
-    ]
+    west, east = min(lon for lon in lons if lon >= 0.0), max(lon for lon in lons if lon < 0.0)
+    return [(-180.0, east), (west, 180.0)] if west - east > 180.0 else [(-180.0, 180.0)]
 
 
 def boxes_of(line: Sequence[Position]) -> Iterator[Box]:
