@@ -33,7 +33,18 @@ pytestmark = [
 _TERMINALS = 4
 _BEAM_BPS = 8_000_000
 _FAIR_BPS = _BEAM_BPS // _TERMINALS
-_KINDS = ("blockages", "plans", "acknowledgements", "ledger")
+_KINDS = ("blockages", "plans", "acknowledgements", "ledger", "links")
+# The members of a link's state that explain its rate.
+_EXPLAINING = (
+    "time",
+    "state",
+    "plan",
+    "rate_bps",
+    "sent_bytes",
+    "backlogged_bytes",
+    "capacity_bps",
+    "capacity_reason",
+)
 _ENDLESS = 1_000_000_000_000
 # Debts that remain after the drive go into the next plans.
 _SETTLES_WITHIN_S = 120.0
@@ -62,6 +73,16 @@ class Passage:
         flow = self.flows[terminal]
         early, late = ((at - self.begin_ms) / 1000 for at in (from_ms, to_ms))
         return (flow.bytes_at(late) - flow.bytes_at(early)) * 8000 / (to_ms - from_ms)
+
+    def said(self, terminal: int, from_ms: int, to_ms: int) -> list[dict[str, Any]]:
+        """Return what the hub reported in a period of a terminal's forward link."""
+        return [
+            {name: one.get(name) for name in _EXPLAINING}
+            for told in self.of("links")
+            for one in told["links"]
+            if (one["terminal"], one["link"]) == (terminal_node(terminal), "forward")
+            and from_ms <= ms(one["time"]) <= to_ms
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +223,8 @@ def test_what_is_sent_follows_the_plan(passage: Passage) -> None:
     assert passage.rate_bps(0, *inside) == 0
     for lender in (1, 2, 3):
         assert passage.rate_bps(lender, *before) < 0.95 * _FAIR_BPS
-        assert passage.rate_bps(lender, *inside) > 1.15 * _FAIR_BPS
+        got_bps = passage.rate_bps(lender, *inside)
+        assert got_bps > 1.15 * _FAIR_BPS, passage.said(lender, *inside)
 
 
 def test_no_byte_is_lost(passage: Passage) -> None:
