@@ -10,7 +10,7 @@ import shapely
 
 from dama.prediction.boxes import LineIndex
 from dama.prediction.network import Edge, Network, is_covered, limit_mps, usual_mps
-from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road
+from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road, short_name
 from dama.prediction.places import METRES_PER_DEGREE, Line, Plane
 
 # Roads are followed back from each portal this far, or this long at their limit (the usual speed
@@ -147,9 +147,10 @@ def _metres(line: Line, plane: Plane) -> list[tuple[float, float]]:
 def _obstruction(name: str, edges: list[Edge], roads: tuple[Road, ...]) -> Obstruction:
     longest = max(edges, key=lambda edge: (edge.length_m, edge.id)).way.tags
     tunnel = longest.get("tunnel", "no")
+    said = longest.get("tunnel:name") or longest.get("name") or longest.get("ref") or ""
     return Obstruction(
         id=name,
-        name=longest.get("tunnel:name") or longest.get("name") or longest.get("ref") or "",
+        name=short_name(said),
         kind={"yes": "tunnel", "no": "covered"}.get(tunnel, tunnel),
         roads=roads,
         layer=_layer(longest.get("layer", "")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from dama.prediction.places import Line, Plane, is_on_earth
 # Bounds of one obstruction, which limit the cost of a hostile file.
 MAX_ROADS = 5_000
 MAX_POSITIONS = 20_000
+# The longest name of an obstruction that is stored.
+MAX_NAME = 200
 _SATELLITE = re.compile(r"[A-Za-z0-9._-]{1,32}", re.ASCII)
 
 
@@ -116,6 +119,16 @@ class Obstruction:
     def covered(self) -> tuple[Road, ...]:
         """Its own covered roads, one for each direction that is driven."""
         return tuple(road for road in self.roads if road.covered_by == self.id)
+
+
+def short_name(text: str) -> str:
+    """Return a map's name as it can be stored: on one line, of at most `MAX_NAME` characters.
+
+    Editors of maps let tabs and line breaks slip into names. Characters that only join or direct
+    others, as in Persian names, stay.
+    """
+    plain = "".join(" " if unicodedata.category(one) == "Cc" else one for one in text)
+    return " ".join(plain.split())[:MAX_NAME]
 
 
 def road_tunnel(

@@ -11,7 +11,7 @@ import numpy as np
 from dama.prediction.boxes import LineIndex
 from dama.prediction.cover import BESIDE_M, leading
 from dama.prediction.network import Edge, Network, is_covered, limit_mps, usual_mps
-from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road
+from dama.prediction.obstruction import MAX_POSITIONS, MAX_ROADS, Obstruction, Road, short_name
 from dama.prediction.places import METRES_PER_DEGREE
 from dama.sky.masks import Masks
 from dama.sky.roads import lane_ids
@@ -201,4 +201,4 @@ def _certainty(edges: Iterable[Edge], satellite: str) -> float:
 
 def _name(edges: Iterable[Edge]) -> str:
     longest = max(edges, key=lambda edge: (edge.length_m, edge.id)).way.tags
-    return longest.get("name") or longest.get("ref") or ""
+    return short_name(longest.get("name") or longest.get("ref") or "")

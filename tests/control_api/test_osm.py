@@ -19,6 +19,7 @@ from dama.prediction import Obstruction, ObstructionMap
 from dama.prediction.cover import REACH_M
 from dama.prediction.geojson import GeoJsonError, from_geojson, to_geojson
 from dama.prediction.network import MOST_NODES
+from dama.prediction.obstruction import MAX_NAME
 from dama.prediction.places import Course, Plane, Position
 from tests.control_api.drawn import Drawn, Restricted, draw
 from tests.drives import field
@@ -92,6 +93,19 @@ def test_touching_pieces_are_one_obstruction_named_after_the_least(tmp_path: Pat
     )
     assert (made.id, made.name, made.layer) == ("osm:way/2", "Long Hole", -2)
     assert len(made.covered) == 4
+
+
+def test_a_name_is_on_one_line_within_bounds_and_keeps_what_joins_its_letters(
+    tmp_path: Path,
+) -> None:
+    name = "&#x645;&#x6cc;&#x200c;&#x6af;&#9;&#10;" + "x" * 240
+    (made,) = extract(
+        tmp_path / "x.osm",
+        ("-500,0 0,0", road()),
+        ("0,0 200,0", road(tunnel="yes", name=name)),
+        ("200,0 700,0", road()),
+    )
+    assert made.name == ("\u0645\u06cc\u200c\u06af " + "x" * 240)[:MAX_NAME]
 
 
 def test_a_oneway_is_entered_from_one_side_only(tmp_path: Path) -> None:

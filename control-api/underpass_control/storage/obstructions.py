@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction
 from dama.prediction.geojson import to_feature
+from dama.prediction.obstruction import MAX_NAME
 from dama.prediction.places import Position
 from underpass_control.storage.boxes import Box, box_of, touches, touching
 from underpass_control.storage.changes import Publish
@@ -22,7 +24,11 @@ from underpass_control.storage.models import Obstruction as Table
 from underpass_control.storage.models import Tileset
 from underpass_control.storage.models.tiles import CURRENT
 
-_MOST_ID, _MOST_NAME = 128, 200
+_MOST_ID = 128
+# Databases store neither NUL nor half a surrogate pair; the other control characters have no use in
+# a name of one line. Names may have what is invisible otherwise: it joins the letters of Persian
+# words, and directs those of Arabic and Hebrew ones.
+_UNSTORABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # The most rows in one statement: each may have some kilobytes of roads.
 _AT_ONCE = 500
 # In a part of the map with more obstructions than this, a page is soon found in order of ids; in
@@ -225,13 +231,15 @@ def check(obstructions: Iterable[Obstruction]) -> None:
         UnstorableError: One has an id or a name that cannot be.
     """
     for one in obstructions:
-        if len(one.id) > _MOST_ID or len(one.name) > _MOST_NAME:
+        if len(one.id) > _MOST_ID or len(one.name) > MAX_NAME:
             raise UnstorableError(
                 f"{one.id[:40]!r}: the id has more than {_MOST_ID} characters, "
-                f"or the name more than {_MOST_NAME}"
+                f"or the name more than {MAX_NAME}"
             )
-        if not (one.id + one.name).isprintable():
-            raise UnstorableError(f"{one.id[:40]!r}: id or name is not printable")
+        if not one.id.isprintable():
+            raise UnstorableError(f"{one.id[:40]!r}: the id is not printable")
+        if _UNSTORABLE.search(one.name):
+            raise UnstorableError(f"{one.id[:40]!r}: the name has control characters")
 
 
 async def _rows(source: str, obstructions: Sequence[Obstruction]) -> list[dict[str, Any]]:

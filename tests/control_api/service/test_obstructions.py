@@ -63,6 +63,16 @@ def test_setting_again_replaces_by_id(api: Api) -> None:
     assert names == ["new", ""]
 
 
+@pytest.mark.parametrize(
+    "name", ["\u0645\u06cc\u200c\u06af\u0648\u0646", "Tunnel\u00a0du Roux", "\u200f\u05de\u05e0"]
+)
+def test_a_name_may_have_what_joins_and_directs_its_letters(api: Api, name: str) -> None:
+    given = collection(feature("a", properties={"name": name}))
+    assert api.call("POST", PATH, given).json == {"accepted": 1}
+    (shown,) = api.get(PATH).json["features"]
+    assert shown["properties"]["name"] == name
+
+
 @pytest.mark.parametrize("east", [179.99985, -179.99985])
 def test_what_crosses_the_180th_meridian_is_on_both_sides_of_it(api: Api, east: float) -> None:
     axis = {"type": "LineString", "coordinates": [[179.9998, 46.5], [-179.9998, 46.5]]}
@@ -334,6 +344,9 @@ def test_an_id_with_a_slash_is_deleted(api: Api) -> None:
         {"geometry": {"type": "LineString", "coordinates": "'; DROP TABLE obstruction; --"}},
         {"properties": {"certainty": 2}},
         {"properties": {"name": "a\0b"}},
+        {"properties": {"name": "a\nb"}},
+        {"properties": {"name": "x" * 201}},
+        {"id": "a\u200cb"},
         {"id": "x" * 129},
         {"type": "Thing"},
     ],
