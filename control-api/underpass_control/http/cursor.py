@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TypeVar
@@ -15,11 +16,14 @@ T = TypeVar("T")
 
 # No column holds more.
 _BEYOND = 2**63
+# No key has these; PostgreSQL cannot even compare a NUL or half a surrogate pair.
+_UNSTORABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def cursor_of(key: int | str) -> str:
     """Return the cursor for a page behind an entry's key."""
-    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+    text = json.dumps(key, ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def next_page(found: Sequence[T], limit: int, key: Callable[[T], int | str]) -> str | None:
@@ -44,7 +48,7 @@ def number_after(cursor: str | None) -> int | None:
 def text_after(cursor: str | None) -> str | None:
     """Return the text in a cursor."""
     key = _key(cursor)
-    if key is None or (isinstance(key, str) and key.isprintable()):
+    if key is None or (isinstance(key, str) and not _UNSTORABLE.search(key)):
         return key
     raise _foreign()
 

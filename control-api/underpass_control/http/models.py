@@ -23,6 +23,9 @@ MOST_BPS = 1_000_000_000_000
 MOST_NODE = 2**32 - 2
 MOST_BATCH = 10_000
 MOST_PAGE = 1_000
+# A list's key is a name of at most 128 characters, perhaps with some numbers before it. In a cursor
+# each character takes up to four bytes, and three bytes take four characters.
+MOST_CURSOR = 1_000
 _FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 Rate = Annotated[int, Field(ge=0, le=MOST_BPS)]
@@ -241,7 +244,7 @@ class Page(Model):
     """Which page of a list."""
 
     limit: Annotated[int, Field(ge=1, le=MOST_PAGE)] = 100
-    cursor: Annotated[str, Field(max_length=200)] | None = None
+    cursor: Annotated[str, Field(max_length=MOST_CURSOR)] | None = None
 
 
 class TerminalQuery(Page):

@@ -156,6 +156,13 @@ def test_a_part_of_the_map_and_pages(api: Api) -> None:
         assert api.get(f"{PATH}?bbox={wrong}").status == 400
 
 
+def test_pages_go_on_behind_the_longest_ids_of_any_letters(api: Api) -> None:
+    names = {"a" * 128, "\u0436" * 128, "\U0001f6a7" * 128}
+    assert api.call("POST", PATH, collection(*map(feature, names))).status == 200
+    pages = api.pages(f"{PATH}?limit=1")
+    assert {one["id"] for page in pages for one in page["features"]} == names
+
+
 def areas(count: int) -> dict[str, Box]:
     """Return boxes of all sizes, most of them small and near to one another."""
     drawn = random.Random(7)

@@ -38,6 +38,13 @@ def test_terminals_are_found_by_their_tags(api: Api) -> None:
     assert len(api.get(f"/v1/tags?cursor={first['next']}").json["tags"]) == 2
 
 
+@pytest.mark.parametrize("tag", ["\u0436" * 32, "\U0001f468\u200d\U0001f469", "a\u00a0b"])
+def test_pages_go_on_behind_a_tag_of_any_characters(api: Api, tag: str) -> None:
+    assert put(api, FIRST, tag, "north") == 200
+    pages = api.pages("/v1/tags?limit=1")
+    assert {one["tag"] for page in pages for one in page["tags"]} == {tag, "north"}
+
+
 def test_setting_a_terminal_keeps_its_tags_and_setting_tags_its_settings(api: Api) -> None:
     path = f"/v1/terminals/{FIRST}"
     before = api.get(path)
