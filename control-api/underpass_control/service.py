@@ -113,7 +113,7 @@ class Service:
             database, self._newest_plans, questions, self._metrics, self._callers, self._traces
         )
         self.endpoints = [
-            *Registry(database, self._changes).endpoints(),
+            *Registry(database, self._changes, self._metrics).endpoints(),
             *TerminalFiles(database, self._changes).endpoints(),
             *Positions(database, self._writer, self._metrics).endpoints(),
             *Obstructions(database, self._changes).endpoints(),

@@ -61,12 +61,12 @@ async def look(database: Database, changes: Changes, metrics: Metrics) -> None:
             fired = await alerts.fire(connection, dict(some), rules, now_ms)
             # In the same transaction: if the alert is not stored, its condition stays pending.
             await alerts.forget(connection, [one for one, _ in some if one in pending])
-            await _tell(connection, publish, metrics, "firing", fired, now_ms)
+            await tell(connection, publish, metrics, "firing", fired, now_ms)
         metrics.alerts_fired.inc(len(fired))
     for numbers in _portions(verdict.resolve):
         async with _turn(changes) as (connection, publish):
             resolved = await alerts.resolve(connection, numbers, now_ms)
-            await _tell(connection, publish, metrics, "resolved", resolved, now_ms)
+            await tell(connection, publish, metrics, "resolved", resolved, now_ms)
 
 
 async def _remember(changes: Changes, verdict: Verdict, now_ms: int) -> None:
@@ -97,7 +97,7 @@ async def _turn(changes: Changes) -> AsyncIterator[tuple[AsyncConnection, Publis
     await asyncio.sleep(time.monotonic() - began)
 
 
-async def _tell(
+async def tell(
     connection: AsyncConnection,
     publish: Publish,
     metrics: Metrics,

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from underpass_control.access.audit import Changed
 from underpass_control.access.tokens import revoke_tokens_of
 from underpass_control.access.users import get_tenant
+from underpass_control.alerts.watch import tell
 from underpass_control.http import models
 from underpass_control.http.conditions import etag, is_known, replaced
 from underpass_control.http.cursor import next_page, number_after, text_after
@@ -29,9 +30,10 @@ from underpass_control.http.endpoint import (
 )
 from underpass_control.http.problem import Problem
 from underpass_control.http.tenancy import Tenancy
-from underpass_control.storage import attachments, registry, tags
+from underpass_control.metrics import Metrics
+from underpass_control.storage import alerts, attachments, registry, tags
 from underpass_control.storage import models as tables
-from underpass_control.storage.changes import Changes
+from underpass_control.storage.changes import Changes, Publish
 from underpass_control.storage.database import Database
 from underpass_control.storage.portions import Portion, delete_all
 
@@ -43,9 +45,10 @@ Table = type[tables.Beam] | type[tables.Terminal]
 class Registry:
     """The endpoints of beams and terminals."""
 
-    def __init__(self, database: Database, changes: Changes) -> None:
+    def __init__(self, database: Database, changes: Changes, metrics: Metrics) -> None:
         self._database = database
         self._changes = changes
+        self._metrics = metrics
 
     def endpoints(self) -> list[Endpoint]:
         """Return them."""
@@ -316,16 +319,22 @@ class Registry:
         try:
             async with self._changes.transaction() as (connection, publish):
                 before = await _known(connection, table, key)
+                if table is tables.Terminal:
+                    await self._end_all_of(connection, publish, int(key))
                 if not await registry.remove(connection, table, key):
                     raise _missing(table, key)
-                if table is tables.Terminal:
-                    now_ms = self._database.clock.now_ms()
-                    await revoke_tokens_of(connection, int(key), now_ms)
                 publish(_change(table, key, "deleted"))
                 was = _state(model_of(before))
                 await call.record(connection, _changed("delete", table, key, was, None))
         except IntegrityError as error:
             raise _has_terminals(key) from error
+
+    async def _end_all_of(self, connection: AsyncConnection, publish: Publish, node: int) -> None:
+        """End what would outlive a terminal elsewhere: its tokens, and alerts at their targets."""
+        now_ms = self._database.clock.now_ms()
+        await revoke_tokens_of(connection, node, now_ms)
+        ended = await alerts.resolve_of(connection, node, now_ms)
+        await tell(connection, publish, self._metrics, "resolved", ended, now_ms)
 
 
 async def _known(connection: AsyncConnection, table: Table, key: str | int) -> Row[Any]:

@@ -125,6 +125,16 @@ async def resolve(
     return (await connection.execute(done)).all()
 
 
+async def resolve_of(connection: AsyncConnection, terminal: int, now_ms: int) -> Sequence[Row[Any]]:
+    """End the alerts of a terminal that is about to be deleted; return those that fired until now.
+
+    They are deleted with it.
+    """
+    changed = update(Alert).where(Alert.terminal == terminal, Alert.resolved_ms.is_(None))
+    done = changed.values(resolved_ms=now_ms).returning(*Alert.__table__.columns)
+    return (await connection.execute(done)).all()
+
+
 async def acknowledge(
     connection: AsyncConnection, number: int, by: str, now_ms: int
 ) -> Row[Any] | None:

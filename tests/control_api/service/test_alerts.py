@@ -212,6 +212,23 @@ def test_a_rule_that_is_deleted_has_its_alerts_resolved(quiet: Api) -> None:
     assert quiet.call("DELETE", f"/v1/alert-rules/{made['id']}").status == 404
 
 
+def test_what_fires_for_a_terminal_that_is_deleted_is_told_as_resolved(quiet: Api) -> None:
+    hook = Hook(quiet)
+    target(quiet, hook.url())
+    rule(quiet)
+    silent_since(quiet, 0)
+    (one,) = looked(quiet)
+    assert quiet.call("DELETE", f"/v1/terminals/{FIRST}").status == 204
+    assert quiet.get("/v1/alerts").json["alerts"] == []
+    until(quiet, lambda: len(hook.got) == 2)
+    told = [json.loads(body) for _, body in hook.got]
+    assert {(each["event"], each["alert"]["id"]) for each in told} == {
+        ("firing", one["id"]),
+        ("resolved", one["id"]),
+    }
+    hook.close()
+
+
 def test_maintenance_is_quiet(quiet: Api) -> None:
     rule(quiet)
     silent_since(quiet, 0)
