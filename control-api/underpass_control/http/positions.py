@@ -47,7 +47,7 @@ class Positions:
             Endpoint(
                 "GET",
                 "/v1/positions",
-                "The newest position of each terminal, or of those of a beam",
+                "The newest position of each terminal, or of those of a beam or with a tag",
                 self._newest_of_all,
                 READERS,
                 tenancy=Tenancy.ROWS,
@@ -152,6 +152,7 @@ class Positions:
                 connection,
                 self._until_ms(),
                 beam=query.beam,
+                tag=query.tag,
                 after=number_after(query.cursor),
                 limit=query.limit,
             )

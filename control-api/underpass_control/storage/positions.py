@@ -18,6 +18,7 @@ from underpass_control.storage.changes import Change, Changes, listed
 from underpass_control.storage.database import DatabaseLostError
 from underpass_control.storage.membership import among
 from underpass_control.storage.models import PositionReport, Terminal
+from underpass_control.storage.tags import tagged
 
 # Reports in one transaction at most: a commit costs the same for many as for one.
 _MOST_AT_ONCE = 5000
@@ -205,12 +206,13 @@ async def newest_of_all(
     until_ms: int,
     *,
     beam: str | None = None,
+    tag: str | None = None,
     after: int | None = None,
     limit: int = 100,
 ) -> list[Position]:
     """Return each terminal's newest report before a time, in order of terminals.
 
-    They are those of one beam, or of all.
+    They are those of one beam, of those with a tag, or of all.
 
     `after` is the terminal of the last one of the page before. Terminals that have reported no
     position are not among them.
@@ -229,6 +231,8 @@ async def newest_of_all(
     )
     if beam is not None:
         query = query.where(Terminal.beam_id == beam)
+    if tag is not None:
+        query = query.where(tagged(tag))
     if after is not None:
         query = query.where(Terminal.node > after)
     rows = await connection.execute(query.order_by(Terminal.node).limit(limit))

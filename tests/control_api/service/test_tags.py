@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from underpass_control.roles import Role
 
-from tests.control_api.service.api import FIRST, SECOND, Api
+from tests.control_api.service.api import FIRST, SECOND, Api, now_ms
+from tests.control_api.service.test_positions import position, report
 from tests.control_api.service.two_tenants import NORTH, NORTHERN, SOUTHERN, settle
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -36,6 +37,20 @@ def test_terminals_are_found_by_their_tags(api: Api) -> None:
     first, rest = api.get("/v1/tags?limit=1").json, api.get("/v1/tags?limit=3").json
     assert first["tags"][0] == rest["tags"][0]
     assert len(api.get(f"/v1/tags?cursor={first['next']}").json["tags"]) == 2
+
+
+def test_newest_positions_are_found_by_tags_as_terminals_are(api: Api) -> None:
+    assert put(api, FIRST, "north") == 200
+    given = (position(now_ms() - 500, terminal=node) for node in (FIRST, SECOND))
+    assert report(api, *given).status == 202
+
+    def found(query: str) -> list[int]:
+        positions = api.get(f"/v1/positions?{query}").json["positions"]
+        return [one["terminal"] for one in positions]
+
+    assert found("") == [FIRST, SECOND]
+    assert found("tag=north") == found("tag=north&beam=ku-1") == [FIRST]
+    assert found("tag=south") == found("tag=north&beam=other") == []
 
 
 @pytest.mark.parametrize("tag", ["\u0436" * 32, "\U0001f468\u200d\U0001f469", "a\u00a0b"])
