@@ -108,11 +108,16 @@ def _behind(
 async def prune(connection: AsyncConnection, before_ms: int, *, limit: int = 5_000) -> int:
     """Delete at most `limit` blockages, and announcements of them, that began before a time.
 
+    An observed one that lasts stays: its node reports it only once more, at its end, and alerts and
+    the ledger go by it until then.
+
     Return how many: another call is due while it is the limit.
     """
     count = 0
     for table in (Blockage, PredictedBlockage, Announcement):
         old = select(table.id).where(table.entry_ms < before_ms).limit(limit - count)
+        if table is Blockage:
+            old = old.where(Blockage.exit_ms.is_not(None))
         result = await connection.execute(delete(table).where(table.id.in_(old)))
         count += result.rowcount
     return count

@@ -99,6 +99,16 @@ def test_old_blockages_are_deleted_and_those_that_still_come_are_not(api: Api) -
     assert [one["entry"] for one in found] == [moment(now - 9_000), moment(now + HOUR_MS)]
 
 
+def test_a_blockage_that_lasts_stays_however_long_ago_it_began(api: Api) -> None:
+    now = now_ms()
+    taken(api, observed(now - HOUR_MS))
+    assert api.run(prune(api.database, history.prune, now)) == 0
+    (one,) = api.get("/v1/blockages").json["blockages"]
+    assert (one["entry"], "exit" in one) == (moment(now - HOUR_MS), False)
+    taken(api, observed(now - HOUR_MS, now - 1_000))
+    assert api.run(prune(api.database, history.prune, now)) == 1
+
+
 def test_places_that_no_loss_confirms_fade_and_go(api: Api) -> None:
     now, day_ms = now_ms(), 24 * HOUR_MS
 
