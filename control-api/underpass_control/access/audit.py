@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -84,8 +84,13 @@ async def page_of_entries(
     until_ms: int | None = None,
     actor: str | None = None,
     target: str | None = None,
+    tenant: str | None = None,
 ) -> Sequence[Row[Any]]:
-    """Return entries with numbers below `before`, the newest first."""
+    """Return entries with numbers below `before`, the newest first.
+
+    For a tenant, the entries on an earlier one of its id, which was deleted, are left out; those on
+    other tenants are left out by the connection.
+    """
     query = select(AuditEntry.__table__).order_by(AuditEntry.id.desc()).limit(limit)
     if before is not None:
         query = query.where(AuditEntry.id < before)
@@ -97,6 +102,11 @@ async def page_of_entries(
         query = query.where(AuditEntry.actor == actor)
     if target is not None:
         query = query.where(AuditEntry.target.startswith(target, autoescape=True))
+    if tenant is not None:
+        last = select(func.max(AuditEntry.id)).where(
+            AuditEntry.action == "delete", AuditEntry.target == f"/v1/tenants/{tenant}"
+        )
+        query = query.where(AuditEntry.id > (await connection.scalar(last) or 0))
     return (await connection.execute(query)).all()
 
 

@@ -47,6 +47,7 @@ class LogOfChanges:
                 until_ms=None if query.until is None else milliseconds(query.until),
                 actor=query.actor,
                 target=query.target,
+                tenant=call.known_caller.tenant,
             )
         last = next_page(rows, query.limit, lambda row: row.id)
         return models.AuditPage(entries=[_shown(row) for row in rows], next=last)

@@ -11,7 +11,15 @@ from underpass_control.roles import Role
 
 from tests.control_api.functions.examples import vehicle
 from tests.control_api.service.api import FIRST, Api, now_ms
-from tests.control_api.service.two_tenants import NORTH, NORTHERN, PASSWORD, SOUTH, SOUTHERN, settle
+from tests.control_api.service.two_tenants import (
+    NORTH,
+    NORTHERN,
+    PASSWORD,
+    SOUTH,
+    SOUTHERN,
+    done,
+    settle,
+)
 
 BEAM = {"name": "Ka", "forward_capacity_bps": 9_000, "return_capacity_bps": 1_000}
 BOX = [[7.0, 46.0], [7.1, 46.0], [7.1, 46.1], [7.0, 46.0]]
@@ -40,6 +48,20 @@ def test_an_entry_says_who_what_from_where_and_how_it_was_before_and_after(api: 
     assert (changed["actor_kind"], changed["actor"]) == ("token", "the tests' operator")
     assert changed["address"] == "127.0.0.1"
     assert abs(now_ms() - milliseconds_of(changed["time"])) < 60_000
+
+
+def test_a_tenant_sees_no_changes_of_a_deleted_one_of_its_id(api: Api) -> None:
+    tenant, user = f"/v1/tenants/{NORTH}", "/v1/users/ada"
+    body = {"role": "viewer", "tenant": NORTH, "password": PASSWORD}
+    done(api, "PUT", tenant, {"name": "Northern Coaches"}, caller="administrator")
+    done(api, "PUT", user, body, caller="administrator")
+    done(api, "DELETE", user, None, caller="administrator")
+    done(api, "DELETE", tenant, None, caller="administrator")
+    done(api, "PUT", tenant, {"name": "Nordic Ferries"}, caller="administrator")
+    chief = api.run(api.token(Role.ADMINISTRATOR, tenant=NORTH))
+    (made,) = api.get("/v1/audit", caller=chief).json["entries"]
+    assert (made["target"], made["after"]) == (tenant, {"name": "Nordic Ferries"})
+    assert len(entries(api, f"?target={user}")) == 2
 
 
 def test_each_endpoint_that_changes_something_writes_it_down(api: Api) -> None:
