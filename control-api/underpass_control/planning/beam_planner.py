@@ -217,8 +217,10 @@ class BeamPlanner:
             return
         assumed = moved(state.plan, now_ms)
         apart = sum(abs(owed.get(node, 0) - assumed.get(node, 0)) for node in state.terms)
-        whole_bps = state.capacity_bps(now_ms)
-        state.balances_due = apart * 1000 > 2 * _BALANCE_MS * whole_bps
+        # While the link carries nothing, nothing can be repaid. A difference counts once the link
+        # carries something again.
+        matters = 2 * _BALANCE_MS * state.capacity_bps(now_ms)
+        state.balances_due = 0 < matters < apart * 1000
 
     def due(self, now_ms: int) -> dict[Link, Reason]:
         """Return the links that need a plan now."""

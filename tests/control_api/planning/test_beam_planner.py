@@ -231,6 +231,19 @@ def test_balances_matter_once_they_are_not_as_planned() -> None:
     assert made.due(5_000) == {LINK: Reason.BALANCES}
 
 
+def test_balances_matter_only_while_the_link_carries_something() -> None:
+    made = BeamPlanner("beam")
+    away = (*CAPACITY, CapacityStep(3_000, 0), CapacityStep(9_000, 8_000_000))
+    for link in Link:
+        made.set_terms(link, away, TERMS, 250)
+    make(made, 1_000)
+    for owed in (1, 2_100_000):
+        made.see_balances(LINK, {1: owed, 2: -owed}, 5_000)
+        assert made.due(5_000) == {}
+    made.see_balances(LINK, {1: 2_100_000, 2: -2_100_000}, 9_000)
+    assert made.due(9_000) == {LINK: Reason.BALANCES}
+
+
 def test_balances_are_as_planned_while_what_was_planned_is_lent() -> None:
     made = expecting()
     # A borrows 60 s of 2 Mbit/s, at nine parts of ten, in 99.6 s.
