@@ -6,13 +6,14 @@ never overlap: of two operators at once, the second gets an error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from dama.planner import Link
+from dama.planner import CapacityStep, Link
 from dama.prediction import Span
 from underpass_control.access.audit import Changed
 from underpass_control.access.caller import Caller
@@ -293,7 +294,7 @@ async def _check(
 async def _check_rates(
     connection: AsyncConnection, beam: str, values: dict[str, Any], now_ms: int
 ) -> None:
-    """Check that a rate leaves the other terminals their guaranteed and set rates."""
+    """Check that a rate leaves the other terminals their guaranteed and set rates all the time."""
     terms = await terms_of(connection, beam, now_ms)
     assert terms is not None, "the beam is locked"
     for link in Link:
@@ -304,14 +305,21 @@ async def _check_rates(
         promised_bps = await interventions.promised_bps(
             connection, beam, link, values["terminal"], span_ms
         )
-        begun = [one for one in terms.set_capacity[link] if one.from_ms <= span_ms[0]]
-        left_bps = max(begun[-1].rate_bps - promised_bps, 0)
+        least_bps = _least_bps(terms.set_capacity[link], max(span_ms[0], now_ms), span_ms[1])
+        left_bps = max(least_bps - promised_bps, 0)
         if rate_bps > left_bps:
             detail = (
-                f"the beam's {link.value} link has at most {left_bps} bit/s for it: others have "
-                f"{promised_bps} bit/s guaranteed or set"
+                f"the beam's {link.value} link has at most {left_bps} bit/s for it: in that time it "
+                f"carries {least_bps} bit/s at the least, and others have {promised_bps} bit/s "
+                "guaranteed or set"
             )
             raise Problem(HTTPStatus.CONFLICT, detail)
+
+
+def _least_bps(steps: Sequence[CapacityStep], from_ms: int, until_ms: int) -> int:
+    begun = [one.rate_bps for one in steps if one.from_ms <= from_ms]
+    later = (one.rate_bps for one in steps if from_ms < one.from_ms < until_ms)
+    return min((begun[-1], *later))
 
 
 def _check_changeable(row: Row[Any], given: dict[str, Any], now_ms: int) -> None:

@@ -178,6 +178,26 @@ def test_what_is_guaranteed_again_once_a_set_rate_is_over_is_left_to_its_termina
     assert api.call("POST", PATH, {**body, "until": at(200_000)}).status == 201
 
 
+def test_a_rate_fits_the_least_capacity_of_its_time(api: Api) -> None:
+    steps = [
+        {"from": at(300_000), "rate_bps": 3_000_000},
+        {"from": at(600_000), "rate_bps": 1_000_000},
+    ]
+    assert api.call("PUT", "/v1/beams/ku-1/capacity", {"forward": steps}).status == 200
+    body = {"kind": "rate", "terminal": FIRST, "forward_bps": 4_000_000}
+    longer = api.call("POST", PATH, {**body, "until": at(500_000)})
+    assert longer.status == 409
+    assert "at most 3000000 bit/s" in longer.problem
+    # It is over when the capacity falls.
+    one = add(api, "rate", terminal=FIRST, forward_bps=4_000_000, until=at(200_000))
+    path, tag = f"{PATH}/{one['id']}", {"If-Match": '"1"'}
+    change = api.call("PUT", path, {"until": at(700_000)}, headers=tag)
+    assert change.status == 409
+    assert "at most 1000000 bit/s" in change.problem
+    fitting = {"until": at(500_000), "forward_bps": 3_000_000}
+    assert api.call("PUT", path, fitting, headers=tag).status == 200
+
+
 def test_a_blockage_is_withdrawn_once(api: Api) -> None:
     planned(api)
     number = announce(api, FIRST, 600_000)
