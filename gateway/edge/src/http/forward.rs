@@ -163,15 +163,13 @@ fn rewrite(head: &mut Parts) -> Result<(Target, HeaderValue), Box<Response<Body>
 }
 
 /// Sends the request over a kept connection or a new one. An origin may close a kept connection
-/// just as the request leaves. The far node may restart after it got the request, or when this node
-/// cannot know whether it did. An idempotent request without a body is then sent once more (RFC
-/// 9110 §9.2.2).
+/// just as the request leaves, or in a blockage, and this node learns of it too late. The far node
+/// may restart after it got the request, or when this node cannot know whether it did. An
+/// idempotent request without a body is then sent once more (RFC 9110 §9.2.2). Any other request
+/// would fail, so it gets a new connection, which costs no round trip of the hop.
 async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answered, Unanswered> {
     let repeatable = outgoing.head.method.is_idempotent() && outgoing.body.is_end_stream();
-    if let Some(kept) = client.upstreams.take(&way).await {
-        if !repeatable {
-            return outgoing.send(client, kept).await;
-        }
+    if repeatable && let Some(kept) = client.upstreams.take(&way).await {
         let copy = Request::from_parts(outgoing.head.clone(), reply::empty());
         if let Ok(answered) = send(client, kept, copy, None, outgoing.takes_interim).await {
             return Ok(answered);

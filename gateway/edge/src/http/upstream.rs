@@ -121,9 +121,11 @@ impl Upstreams {
         matches!(ready, Ok(Ok(()))).then_some(upstream)
     }
 
-    /// Keeps `upstream`; the oldest one goes if there are too many.
+    /// Keeps `upstream` in place of another one to the same origin, which has been idle for longer;
+    /// the oldest one goes if there are too many.
     pub fn keep(&self, upstream: Upstream) {
         if let Ok(mut idle) = self.0.lock() {
+            idle.retain(|older| older.way != upstream.way);
             if idle.len() >= KEPT {
                 idle.remove(0);
             }

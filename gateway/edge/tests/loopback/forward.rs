@@ -241,21 +241,25 @@ async fn a_body_that_breaks_off_is_a_reset_for_a_client_that_sees_no_length() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
-#[tokio::test]
-async fn a_kept_connection_that_the_origin_has_closed_is_replaced() {
-    let connections = Arc::new(AtomicUsize::new(0));
-    let count = connections.clone();
-    let origin = origin(move |mut socket| {
-        count.fetch_add(1, Ordering::Relaxed);
+/// An origin that answers the first request on each connection. It also takes the next one, and
+/// closes without an answer.
+async fn forgetful(connections: Arc<AtomicUsize>) -> SocketAddr {
+    origin(move |mut socket| {
+        connections.fetch_add(1, Ordering::Relaxed);
         async move {
             read_until(&mut socket, b"\r\n\r\n").await;
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
             socket.write_all(answer).await.unwrap();
-            // The origin also takes the next request, and closes without an answer.
             read_until(&mut socket, b"\r\n\r\n").await;
         }
     })
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_the_origin_has_closed_is_replaced() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let origin = forgetful(connections.clone()).await;
     let (mut client, _edge) = connected("http", "").await;
     for _ in 0..3 {
         let request = format!("GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -264,6 +268,24 @@ async fn a_kept_connection_that_the_origin_has_closed_is_replaced() {
         assert_eq!(body(&mut client, &head).await, "ok");
     }
     assert_eq!(connections.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn what_may_not_be_sent_twice_does_not_rely_on_a_kept_connection() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let origin = forgetful(connections.clone()).await;
+    let (mut client, _edge) = connected("http", "").await;
+    for (method, sent) in [("GET", ""), ("POST", ""), ("POST", "a=1"), ("PUT", "a=1")] {
+        let request = format!(
+            "{method} http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{sent}",
+            sent.len()
+        );
+        client.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut client).await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{method}: {head}");
+        assert_eq!(body(&mut client, &head).await, "ok");
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 4);
 }
 
 #[tokio::test]
