@@ -59,9 +59,41 @@ pub(super) fn strip(headers: &mut HeaderMap) -> Hop {
     // 9112 §6.3).
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
+    } else {
+        unite_lengths(headers);
     }
     remove(headers, &hop.named);
     hop
+}
+
+/// Leaves one Content-Length of several equal ones, as a recipient must that accepts them (RFC 9110
+/// §8.6). hyper has refused a message whose body has different or invalid lengths; those of a
+/// message without a body, such as a response to HEAD, say nothing and are removed.
+fn unite_lengths(headers: &mut HeaderMap) {
+    if !headers.contains_key(CONTENT_LENGTH) {
+        return;
+    }
+    match length(headers) {
+        Some(length) => headers.insert(CONTENT_LENGTH, HeaderValue::from(length)),
+        None => headers.remove(CONTENT_LENGTH),
+    };
+}
+
+/// The length in octets, if all values of Content-Length give the same.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    let values = headers.get_all(CONTENT_LENGTH).iter();
+    let mut lengths = values
+        .flat_map(|value| value.to_str().unwrap_or_default().split(','))
+        .map(number);
+    let first = lengths.next()??;
+    lengths.all(|other| other == Some(first)).then_some(first)
+}
+
+/// A number in decimal digits alone.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.trim();
+    let is_plain = digits.bytes().all(|octet| octet.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_plain)
 }
 
 fn remove(fields: &mut HeaderMap, named: &[HeaderName]) {
@@ -207,6 +239,24 @@ mod tests {
         let mut alone = headers(&[("content-length", "2")]);
         strip(&mut alone);
         assert_eq!(alone["content-length"], "2");
+    }
+
+    #[test]
+    fn equal_lengths_become_one_and_others_none() {
+        let left = |fields: &[(&'static str, &'static str)]| {
+            let mut headers = headers(fields);
+            strip(&mut headers);
+            let left = headers.get_all(CONTENT_LENGTH).iter();
+            left.map(|value| value.to_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let name = "content-length";
+        assert_eq!(left(&[(name, "5, 5")]), ["5"]);
+        assert_eq!(left(&[(name, "5"), (name, "5,05")]), ["5"]);
+        for wrong in ["5, 6", "5,", "+5", "", "99999999999999999999"] {
+            assert!(left(&[(name, wrong)]).is_empty(), "{wrong}");
+        }
+        assert!(left(&[(name, "5"), (name, "6")]).is_empty());
     }
 
     #[test]

@@ -63,6 +63,38 @@ async fn a_response_with_a_length_and_a_coding_is_passed_on_whole() {
 }
 
 #[tokio::test]
+async fn a_response_with_its_length_twice_is_passed_on_with_one() {
+    for lengths in [
+        "Content-Length: 4\r\nContent-Length: 4",
+        "Content-Length: 4, 4",
+    ] {
+        let origin = origin(move |mut socket| async move {
+            let head = head(&mut socket).await;
+            let answer = format!("HTTP/1.1 200 OK\r\n{lengths}\r\n\r\n");
+            socket.write_all(answer.as_bytes()).await.unwrap();
+            if head.starts_with("GET") {
+                socket.write_all(b"pong").await.unwrap();
+            }
+            // Open until the client has read.
+            read_until(&mut socket, b"\r\n\r\n").await;
+        })
+        .await;
+        for method in ["GET", "HEAD"] {
+            let request = format!("{method} http://{{origin}}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+            let (mut client, _edge) = ask(origin, &request).await;
+            let answer = head(&mut client).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{lengths}: {answer}");
+            assert_eq!(field(&answer, "content-length").as_deref(), Some("4"));
+            let answer = answer.to_lowercase();
+            assert_eq!(answer.matches("content-length").count(), 1, "{answer}");
+            if method == "GET" {
+                assert_eq!(body(&mut client, &answer).await, "pong");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_request_whose_connection_names_host_still_has_one() {
     let origin = origin(|mut socket| async move {
         let head = head(&mut socket).await;
