@@ -62,11 +62,21 @@ impl Drop for Ending {
     }
 }
 
+/// For a client that reads the heads of answers as RFC 9112 asks of a proxy: white space before a
+/// colon is removed (§5.1), and folded lines become one (§5.2).
+pub(super) fn client_builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true);
+    builder
+}
+
 impl Upstream {
     /// Starts HTTP on a stream; nothing is sent before the first request.
     pub async fn start(way: Way, conduit: Box<dyn Conduit>) -> Result<Upstream, Failure> {
         let cause = Cause::default();
-        let handshake = http1::Builder::new()
+        let handshake = client_builder()
             .preserve_header_case(true)
             .max_buf_size(BUFFER)
             .max_headers(MAX_FIELDS)

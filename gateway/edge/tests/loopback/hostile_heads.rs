@@ -22,7 +22,7 @@ async fn malformed_requests_are_refused_and_others_go_on() {
     let (_edge, proxy) = edge("http", "");
     let (_socks, other) = edge("socks5", "");
     let (mut bystander, _) = socks(other, echo().await).await;
-    let cases: [(&[u8], &str); 9] = [
+    let cases: [(&[u8], &str); 10] = [
         (b"\0\0\0\0\r\n\r\n", "400"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
         (b"GET https://a.example/ HTTP/1.1\r\nHost: x\r\n\r\n", "501"),
@@ -32,6 +32,10 @@ async fn malformed_requests_are_refused_and_others_go_on() {
         ),
         (b"GET http://2130706433/ HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
         (b"GET http://a.example/ HTTP/1.1\r\nHost : x\r\n\r\n", "400"),
+        (
+            b"GET http://a.example/ HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n",
+            "400",
+        ),
         (
             b"POST http://a.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
             "400",

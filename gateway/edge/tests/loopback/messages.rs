@@ -95,6 +95,27 @@ async fn a_response_with_its_length_twice_is_passed_on_with_one() {
 }
 
 #[tokio::test]
+async fn the_head_of_an_answer_loses_its_folds_and_the_space_before_its_colons() {
+    let origin = origin(|mut socket| async move {
+        read_until(&mut socket, b"\r\n\r\n").await;
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length \t: 4\r\nX-Folded: one\r\n\ttwo\r\n\
+            X-Next : three\r\n\r\npong";
+        socket.write_all(answer).await.unwrap();
+        // Open until the client has read.
+        read_until(&mut socket, b"\r\n\r\n").await;
+    })
+    .await;
+    let request = "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n";
+    let (mut client, _edge) = ask(origin, request).await;
+    let answer = head(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(!answer.contains(" :") && !answer.contains('\t'), "{answer}");
+    assert_eq!(field(&answer, "x-folded").as_deref(), Some("one two"));
+    assert_eq!(field(&answer, "x-next").as_deref(), Some("three"));
+    assert_eq!(body(&mut client, &answer).await, "pong");
+}
+
+#[tokio::test]
 async fn a_request_whose_connection_names_host_still_has_one() {
     let origin = origin(|mut socket| async move {
         let head = head(&mut socket).await;

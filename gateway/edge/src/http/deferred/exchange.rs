@@ -12,7 +12,6 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRAILER};
 use hyper::http::uri::{PathAndQuery, Scheme};
 use hyper::{Method, Request, Response, StatusCode, Uri};
@@ -24,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use underpass_deferred::{Answer, Dispatched, Handle, JobKey, Object, Order, Refusal};
 
 use super::super::reply::{self, Body};
+use super::super::upstream::client_builder;
 use super::super::{authority, fields};
 use super::message::{MOST_TAKEN, read_request, response_head};
 use crate::dial::{Dialler, Party};
@@ -176,7 +176,7 @@ impl Exchange {
 
     async fn ask(&self, socket: TcpStream, outgoing: Outgoing, body_bytes: u64) -> Dispatched {
         let broken = |text: String| Dispatched::Broken(text);
-        let handshake = http1::Builder::new()
+        let handshake = client_builder()
             .max_headers(MOST_TAKEN)
             .max_buf_size(MAX_HEAD)
             .handshake(TokioIo::new(socket));
