@@ -324,10 +324,31 @@ impl<S: Socket> Relay<S> {
     }
 }
 
-/// Waits for the outcome of the far dial; a client that leaves meanwhile is
-/// noticed only when the relay starts, within the dial's time limit.
+/// Waits for the outcome of the far dial, in a blockage also for the link. The caller must notice
+/// that its client is gone.
 pub(crate) async fn outcome(
     conduit: &mut Box<dyn Conduit>,
 ) -> Result<crate::stream::Connected, Failure> {
     poll_fn(|cx| conduit.poll_outcome(cx)).await
+}
+
+/// The same for a client from whose socket nobody reads meanwhile.
+///
+/// # Errors
+/// Why the dial failed, or that the client's connection is gone.
+pub(crate) async fn outcome_for(
+    client: &impl Socket,
+    conduit: &mut Box<dyn Conduit>,
+) -> Result<crate::stream::Connected, Failure> {
+    let mut glances = Glances::default();
+    poll_fn(|cx| {
+        if let Poll::Ready(outcome) = conduit.poll_outcome(cx) {
+            return Poll::Ready(outcome);
+        }
+        match glances.poll(cx, client) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(Failure::of_socket("the client", &error))),
+        }
+    })
+    .await
 }

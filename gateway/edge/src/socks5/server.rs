@@ -12,7 +12,7 @@ use super::wire::{Handshake, Output, reply};
 use crate::config::Answer;
 use crate::credentials::{Admission, THROTTLED};
 use crate::listen::{Intake, Peer, leave};
-use crate::relay::{abort, outcome};
+use crate::relay::{abort, outcome_for};
 use crate::stream::{Protocol, Target};
 use crate::words;
 
@@ -108,7 +108,7 @@ async fn connect(
     let answered = match opened {
         Err(failure) => Err(failure),
         Ok(conduit) if intake.config.answer == Answer::AtOnce => Ok((conduit, None)),
-        Ok(mut conduit) => outcome(&mut conduit)
+        Ok(mut conduit) => outcome_for(&socket, &mut conduit)
             .await
             .map(|connected| (conduit, connected.origin)),
     };

@@ -55,7 +55,7 @@ impl Conduit for Stream {
 
 /// An address that neither accepts nor refuses connections while the returned sockets
 /// live.
-fn silent_origin() -> (SocketAddr, Vec<Socket>) {
+pub fn silent_origin() -> (SocketAddr, Vec<Socket>) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     listener.bind(&any.into()).unwrap();

@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 
+use crate::inbound::silent_origin;
 use crate::world::{closed_port, connected, echo, edge, edge_of, read_until, socks};
 
 #[tokio::test]
@@ -53,6 +55,33 @@ async fn a_failed_dial_has_its_reply_when_answered_after_the_dial() {
     assert_eq!(reply, 0);
     client.write_all(b"x").await.unwrap();
     assert_eq!(client.read_u8().await.unwrap(), b'x');
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_before_its_dial_ends_is_noticed() {
+    let (origin, _queued) = silent_origin();
+    let (edge, proxy) = edge_of(
+        "client_networks = ['127.0.0.0/8']
+         dial.allow_networks = ['127.0.0.0/8']
+         dial.connect_timeout_s = 600
+         [[listener]]
+         name = 'in'\nprotocol = 'socks5'\naddress = '127.0.0.1:0'\nanswer = 'after-dial'",
+    );
+    let mut client = TcpStream::connect(proxy).await.unwrap();
+    let mut request = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
+    request.extend(origin.port().to_be_bytes());
+    client.write_all(&request).await.unwrap();
+    let mut method = [0; 2];
+    client.read_exact(&mut method).await.unwrap();
+    assert_eq!(method, [5, 0]);
+    client.set_zero_linger().unwrap();
+    drop(client);
+    let noticed = timeout(Duration::from_secs(60), async {
+        while edge.open_connections() > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(noticed.await.is_ok(), "its connection is still open");
 }
 
 #[tokio::test]
