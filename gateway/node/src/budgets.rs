@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use underpass_engine::Spent;
+use underpass_engine::{HopId, Spent};
 
 use crate::shell::Shell;
 use crate::state_files;
@@ -22,6 +22,8 @@ const EVERY: Duration = Duration::from_secs(2);
 
 /// Paths by their names.
 type Budgets = BTreeMap<String, Spent>;
+/// The same with the hops that count for them.
+type Seen = BTreeMap<String, (HopId, Spent)>;
 
 /// The file, and what this run has seen.
 #[derive(Debug)]
@@ -34,9 +36,43 @@ pub struct KeptBudgets {
 struct State {
     /// What the file says.
     kept: Budgets,
-    /// The last values of the engines; a path that is missing here was not restored yet.
-    seen: Budgets,
+    /// The last values of the engines, with the hops that count them; a path that is missing here,
+    /// or that another hop counts by now, was not restored yet.
+    seen: Seen,
     failed: bool,
+}
+
+impl State {
+    /// Restores what was spent of paths whose meters have begun anew.
+    fn restore(&mut self, shell: &Shell) {
+        let mut seen = Seen::new();
+        for (id, name, meter) in shell.meters() {
+            let known = self.seen.get(&name).filter(|(hop, _)| *hop == id);
+            let spent = match known {
+                Some((_, spent)) => *spent,
+                None => {
+                    let before = self.before(&name);
+                    if let Some(before) = before {
+                        shell.with_hop(id, |engine, now| engine.restore_spent(now, id, before));
+                    }
+                    before.unwrap_or(meter.spent)
+                }
+            };
+            seen.insert(name, (id, spent));
+        }
+        self.seen = seen;
+    }
+
+    /// What was spent of a path before its meter began. The file is ahead of the engines, unless it
+    /// cannot be written.
+    fn before(&self, name: &str) -> Option<Spent> {
+        let kept = self.kept.get(name).copied();
+        let seen = self.seen.get(name).map(|(_, spent)| *spent);
+        match self.failed {
+            true => seen.or(kept),
+            false => kept.or(seen),
+        }
+    }
 }
 
 impl KeptBudgets {
@@ -46,7 +82,7 @@ impl KeptBudgets {
         let file = state_dir.join(FILE);
         let state = State {
             kept: read(&file),
-            seen: Budgets::new(),
+            seen: Seen::new(),
             failed: false,
         };
         KeptBudgets {
@@ -64,31 +100,38 @@ impl KeptBudgets {
         }
     }
 
+    /// Restores what was spent of paths that another configuration has given new meters. It has to
+    /// be called before anything goes by them.
+    pub fn restore(&self, shell: &Shell) {
+        self.state.lock().unwrap().restore(shell);
+    }
+
     /// Restores what was spent of paths that are new to this run, renews budgets
     /// whose period is over, and writes down what was spent; with `ahead`, what
     /// the next interval is likely to spend, too.
     pub fn step(&self, shell: &Shell, ahead: bool) {
-        let meters = shell.meters();
         let mut state = self.state.lock().unwrap();
-        if meters.is_empty() {
-            state.seen.clear();
+        state.restore(shell);
+        if state.seen.is_empty() {
             return;
         }
-        for (id, name, _) in meters {
-            if let (false, Some(spent)) = (state.seen.contains_key(&name), state.kept.get(&name)) {
-                let spent = *spent;
-                shell.with_hop(id, |engine, now| engine.restore_spent(now, id, spent));
-            }
-        }
         shell.with_each(|engine, now| engine.renew_budgets(now));
+        // Another configuration may have come into force since the paths were restored.
+        let restored = |id: HopId, name: &str| {
+            let seen = state.seen.get(name);
+            seen.is_some_and(|(hop, _)| *hop == id)
+        };
         let meters = shell.meters().into_iter();
-        let spent: Budgets = meters.map(|(_, name, meter)| (name, meter.spent)).collect();
+        let meters = meters.filter(|(id, name, _)| restored(*id, name));
+        let spent: Seen = meters
+            .map(|(id, name, meter)| (name, (id, meter.spent)))
+            .collect();
         let mut kept: Budgets = state.kept.clone();
         // The file keeps a path that is no longer metered, in case it is metered again.
         kept.retain(|name, _| shell.hop_named(name).is_some());
-        for (name, spent) in &spent {
+        for (name, (_, spent)) in &spent {
             let before = state.seen.get(name).filter(|_| ahead);
-            let step = before.map_or(0, |before| {
+            let step = before.map_or(0, |(_, before)| {
                 spent.spent_bytes.saturating_sub(before.spent_bytes)
             });
             let written = state.kept.get(name).copied();

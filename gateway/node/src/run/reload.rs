@@ -32,6 +32,7 @@ use super::on_demand::OnDemandPaths;
 use super::{RunError, beacons, custody, engine};
 use crate::api::counted;
 use crate::bpsec::{self, BpsecError};
+use crate::budgets::KeptBudgets;
 use crate::config::{
     AcceptedHop, Change, Config, ConfigError, Current, Document, Durability, PathConfig, between,
 };
@@ -88,6 +89,7 @@ pub(super) struct Parts {
     /// Follows the contact plan.
     pub contacts: Arc<ContactRouting>,
     pub holds: Arc<KeptHolds>,
+    pub budgets: Arc<KeptBudgets>,
     /// Their waiting bundles stay counted through all configurations.
     pub applications: Option<Arc<Applications>>,
     /// The node's endpoints of the dtn scheme, shared by all decoders of bundles.
@@ -258,6 +260,8 @@ impl Reloader {
         // The classes and their order have not changed, which is all that the scheduler requires:
         // this does not fail.
         parts.shell.reconfigure(&engine)?;
+        // A path that leads another way by now is another hop, whose meter begins at 0.
+        parts.budgets.restore(&parts.shell);
         // Holds of a path that has come back apply again.
         parts.holds.apply(&parts.shell, &config);
         self.change_beacons(state, &running, &config, &hops);

@@ -83,6 +83,7 @@ pub(super) async fn serve(config: Config, before: Started) -> Result<(), RunErro
             names: foundation.engine.agent.names.clone(),
             contacts: core.contacts.clone(),
             holds: core.holds.clone(),
+            budgets: core.budgets.clone(),
             payloads: foundation.payloads.clone(),
             bpsec: foundation.bpsec.clone(),
             on_demand: neighbours.on_demand.clone(),

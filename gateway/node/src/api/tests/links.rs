@@ -209,3 +209,40 @@ async fn a_budget_is_shown_added_to_and_begun_anew_and_outlives_the_process() {
     assert_eq!(reset.json()["meter"]["spent_bytes"], 0);
     assert_eq!(reset.json()["meter"]["budget_bytes"], 1_000);
 }
+
+#[tokio::test]
+async fn what_a_path_has_spent_stays_when_a_reload_leads_it_another_way() {
+    let world = World::with_paths(tempfile::tempdir().unwrap(), METERED);
+    let shell = &world.state.shell;
+    let hop = shell.hop_named("lte").unwrap();
+    shell.with_hop(hop, |engine, now| {
+        let spent = Spent {
+            spent_bytes: 1_200,
+            added_bytes: 500,
+            ..Spent::default()
+        };
+        engine.restore_spent(now, hop, spent);
+    });
+    let budgets = KeptBudgets::load(world.folder.path());
+    budgets.step(shell, true);
+
+    let mut config = configure(&world.state.config.get(), 7, Families::BOTH);
+    let moved = config.hops.iter_mut().find(|hop| hop.name == "lte");
+    moved.unwrap().id = HopId(7);
+    shell.reconfigure(&config).unwrap();
+    let spent = || {
+        let meters = shell.meters();
+        let (id, _, meter) = &meters[0];
+        (*id, meter.spent.spent_bytes, meter.spent.added_bytes)
+    };
+    assert_eq!(spent(), (HopId(7), 0, 0), "it is another hop");
+    budgets.restore(shell);
+    assert_eq!(spent(), (HopId(7), 1_200, 500));
+    // It counts once, and the next run has it, too.
+    budgets.step(shell, true);
+    assert_eq!(spent(), (HopId(7), 1_200, 500));
+    let world = World::with_paths(ended(world), METERED);
+    KeptBudgets::load(world.folder.path()).step(&world.state.shell, true);
+    let meters = world.state.shell.meters();
+    assert_eq!(meters[0].2.spent.spent_bytes, 1_200);
+}
