@@ -200,15 +200,21 @@ impl Hop {
     }
 
     /// Replaces the configuration by another for the same neighbour. Windows never shrink, so the
-    /// ceiling only rises. A hop that is up on demand stays one.
-    pub fn reconfigure(&mut self, config: HopConfig) {
+    /// ceiling only rises. A hop that this node dials on demand stays one. For any other, this node
+    /// begins or ceases to ask when it needs it.
+    pub fn reconfigure(&mut self, now: Instant, config: HopConfig) {
         self.link.set_rtt(config.rtt);
         match (&mut self.meter, config.meter.clone()) {
             (Some(meter), Some(config)) => meter.reconfigure(config),
             (meter, config) => *meter = config.map(Meter::new),
         }
-        if let (Some(presence), Some(config)) = (&mut self.presence, config.on_demand.clone()) {
-            presence.reconfigure(config);
+        let before = self.presence.as_ref().map(Presence::config);
+        let either = before.or(config.on_demand.as_ref());
+        let is_dialled = either.is_some_and(|of| of.dials);
+        match (&mut self.presence, config.on_demand.clone()) {
+            (Some(presence), Some(config)) => presence.reconfigure(config),
+            (presence, of) if !is_dialled => *presence = of.map(|of| Presence::new(now, of)),
+            _ => {}
         }
         let ceiling = &mut self.ceiling;
         Hop::raise(&mut ceiling.send_rate_bps, config.send_rate_bps);

@@ -150,13 +150,19 @@ impl Engine {
             return;
         };
         debug_assert_eq!(hop.config.neighbour, config.neighbour);
-        hop.reconfigure(config.clone());
+        let was_on_demand = hop.presence.is_some();
+        hop.reconfigure(now, config.clone());
+        let is_new_on_demand = !was_on_demand && hop.presence.is_some();
         self.scheduler
             .set_beside(now, config.id.terminal(), !config.on_beam);
         self.widen(config.id);
         // The hop may not be metered any more, and only metered hops rest.
         self.wake(now, config.id);
         self.judge(now, config.id);
+        if is_new_on_demand {
+            // Something may wait for it already.
+            self.path_connected(now, config.id);
+        }
     }
 
     /// Removes a hop; what was offered to its sessions is sent again, by another hop if there is

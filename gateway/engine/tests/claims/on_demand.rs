@@ -319,6 +319,35 @@ fn one_that_does_not_come_up_holds_nothing_that_may_go_elsewhere() {
     assert_eq!(last, Some(PathChange::Release(Released::Failed)));
 }
 
+/// Gives the hub another configuration, in which it asks for the far path or does not.
+fn reload_hub(world: &mut World, asks: bool) {
+    let mut config = two_hops(1, 10);
+    config.hops[1].on_demand = asks.then(|| on_demand(false));
+    let policy = Policy {
+        uses: PathUse::Pinned,
+        paths: vec!["hop1".to_owned()],
+        ..Policy::default()
+    };
+    config.policies.insert(BULK, policy);
+    let hub = &mut world.lines.nodes[1];
+    let now = hub.now;
+    let taken = hub.engine.reconfigure(now, config);
+    taken.expect("the same classes");
+}
+
+#[test]
+fn a_hub_asks_for_it_as_its_present_configuration_says() {
+    let mut world = World::new(&[(BULK, PathUse::Pinned, &["hop1"])]);
+    reload_hub(&mut world, false);
+    world.lines.nodes[1].send(10, BULK, 5_000);
+    world.live(10 * SECOND, |_| ());
+    assert_eq!(world.needs(), []);
+    // What waits already is asked for at once.
+    reload_hub(&mut world, true);
+    world.live(2 * SECOND, |_| ());
+    assert_eq!(world.needs(), [Need::Neighbour]);
+}
+
 fn ask(peer: u64, payload: &'static [u8]) -> Message {
     Message::new(peer, ON_DEMAND_SERVICE, Class::SIGNALLING, payload.into())
 }
