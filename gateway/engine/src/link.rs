@@ -48,6 +48,10 @@ const STILL_DEAF: Duration = Duration::from_millis(200);
 /// Planned blockages kept of a hop.
 pub const MAX_PLANNED: usize = 1024;
 
+/// A clock that is set back by no more than this, ms, is only being adjusted: a planned blockage
+/// that is over does not begin again.
+const ADJUSTED_MS: u64 = 1_000;
+
 /// Who says that a link is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -204,6 +208,8 @@ pub(crate) struct LinkState {
     plan: Vec<PlannedBlockage>,
     by_operator: Vec<PlannedBlockage>,
     by_control: Vec<PlannedBlockage>,
+    /// The end of the last one that was taken out of `plan` since it was over, ms; 0 for none.
+    over_ms: u64,
     /// The planned blockage whose contradiction was reported.
     contradicted: Option<PlannedBlockage>,
     /// Beacons were heard: silence means something.
@@ -238,6 +244,7 @@ impl LinkState {
             plan: Vec::new(),
             by_operator: Vec::new(),
             by_control: Vec::new(),
+            over_ms: 0,
             contradicted: None,
             probed: false,
             heard: None,
@@ -261,6 +268,7 @@ impl LinkState {
             plan,
             by_operator,
             by_control,
+            over_ms: _,
             contradicted: _,
             probed: _,
             heard: _,
@@ -328,6 +336,11 @@ impl LinkState {
             Planner::Operator => self.by_operator = planned,
             Planner::Control => self.by_control = planned,
         }
+        self.join_plans();
+    }
+
+    /// Makes one plan of both planners' blockages.
+    fn join_plans(&mut self) {
         let both = self.by_operator.iter().chain(&self.by_control).copied();
         let real = both.filter(|blockage| blockage.entry_ms < blockage.exit_ms);
         let mut planned: Vec<PlannedBlockage> = real.collect();
@@ -342,6 +355,7 @@ impl LinkState {
             }
         }
         self.plan.truncate(MAX_PLANNED);
+        self.over_ms = 0;
     }
 
     /// The planned blockages that are not over, and whether the one in force
@@ -525,8 +539,14 @@ impl LinkState {
             return (false, None);
         };
         let now_ms = utc.ms_at(now);
+        if now_ms.saturating_add(ADJUSTED_MS) < self.over_ms {
+            // The clock was ahead by then and was set back.
+            self.join_plans();
+        }
         let over = self.plan.partition_point(|next| next.exit_ms <= now_ms);
-        self.plan.drain(..over);
+        if let Some(last) = self.plan.drain(..over).next_back() {
+            self.over_ms = last.exit_ms;
+        }
         let current = self.plan.first().filter(|next| next.entry_ms <= now_ms);
         let Some(current) = current.copied() else {
             return (false, None);

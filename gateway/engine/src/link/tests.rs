@@ -179,6 +179,28 @@ fn without_the_time_of_day_a_plan_holds_nothing() {
 }
 
 #[test]
+fn what_a_clock_ahead_took_for_over_is_still_planned_once_the_clock_is_set_back() {
+    let mut bench = Bench::planned(2, 10);
+    let by = |bench: &mut Bench, at_ms: u64, clock_ms: u64| {
+        let utc = Utc {
+            at: bench.start,
+            ms: clock_ms,
+        };
+        let now = bench.start + Duration::from_millis(at_ms);
+        bench.link.update(now, Some(utc));
+        bench.link.plan().0.len()
+    };
+    assert_eq!(by(&mut bench, 0, NOON + 3_600_000), 0);
+    bench.heard(1_900);
+    assert_eq!(bench.at(1_999), None);
+    assert_eq!(bench.at(2_000), Some(Source::Plan));
+    assert_eq!(bench.at(10_000), None);
+    // A clock that is adjusted begins no blockage again.
+    assert_eq!(by(&mut bench, 10_000, NOON - 1_000), 0);
+    assert_eq!(by(&mut bench, 10_000, NOON - 1_001), 1);
+}
+
+#[test]
 fn planned_blockages_that_overlap_are_one() {
     let mut bench = Bench::new();
     let blockage = |entry_ms, exit_ms| PlannedBlockage { entry_ms, exit_ms };
