@@ -3,10 +3,13 @@
 use rangemap::RangeSet;
 
 use crate::Violation;
-use crate::symbol::Body;
+use crate::symbol::{Body, LEAST_BODY_BYTES};
 
 /// Most gaps in a bundle: losses leave a few hundred.
 const MOST_RANGES: usize = 4096;
+/// A short bundle may have fewer: the ranges take memory beside its room. No sender cuts much
+/// shorter symbols than `LEAST_BODY_BYTES`, and if datagrams become smaller, only a few.
+const FEW_RANGES: usize = 16;
 
 /// Bytes of a bundle, in any order.
 #[derive(Debug)]
@@ -57,7 +60,7 @@ impl Assembly {
         if self.have.gaps(&(0..self.length)).next().is_none() {
             return Ok(State::Whole);
         }
-        if self.have.len() > MOST_RANGES {
+        if self.have.len() > most_ranges(self.length) {
             return Ok(State::Shredded);
         }
         Ok(State::Incomplete)
@@ -65,5 +68,38 @@ impl Assembly {
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
+    }
+}
+
+/// The most ranges of a bundle of `length` bytes.
+fn most_ranges(length: u32) -> usize {
+    (length as usize / LEAST_BODY_BYTES + FEW_RANGES).min(MOST_RANGES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many single bytes with gaps between them are taken of a bundle of `length` bytes.
+    fn taken(length: u32) -> usize {
+        let mut assembly = Assembly::new(length);
+        let states = (0..length).step_by(2).map(|offset| {
+            let body = Body {
+                bundle: 0,
+                length,
+                offset,
+                bytes: b"x",
+            };
+            assembly.add(&body)
+        });
+        let incomplete = states.take_while(|state| *state == Ok(State::Incomplete));
+        incomplete.count()
+    }
+
+    #[test]
+    fn the_ranges_of_a_bundle_take_little_memory_beside_its_bytes() {
+        assert_eq!(taken(20), 10);
+        assert_eq!(taken(9_000), 140 + 16);
+        assert_eq!(taken(1 << 20), 4_096);
     }
 }
