@@ -26,7 +26,14 @@ pub type End = Box<dyn Fn(Ending<'_>) + Send + Sync>;
 /// Finds sessions that have to be closed.
 #[derive(Debug, Default)]
 pub struct Registry {
-    sessions: Mutex<HashMap<SessionId, Entry>>,
+    sessions: Mutex<Sessions>,
+}
+
+#[derive(Debug, Default)]
+struct Sessions {
+    alive: HashMap<SessionId, Entry>,
+    /// All were ended in order, and so are those that begin from now on.
+    closed: bool,
 }
 
 struct Entry {
@@ -69,22 +76,26 @@ impl From<PeerIdentity> for Certificate {
 impl Registry {
     /// A session begins, with the peer's certificate if it is under TLS.
     pub fn insert(&self, id: SessionId, certificate: Option<Certificate>, end: End) {
-        self.lock().insert(id, Entry { certificate, end });
+        let mut sessions = self.lock();
+        if sessions.closed {
+            end(Ending::InOrder);
+        }
+        sessions.alive.insert(id, Entry { certificate, end });
     }
 
     /// It is over.
     pub fn remove(&self, id: SessionId) {
-        self.lock().remove(&id);
+        self.lock().alive.remove(&id);
     }
 
     /// Whether there is no session.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.lock().alive.is_empty()
     }
 
     /// Sessions at present.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().alive.len()
     }
 
     /// Aborts the sessions whose peer's certificate has such a serial number (big-endian, without
@@ -98,7 +109,7 @@ impl Registry {
     pub fn close_if(&self, id: SessionId, predicate: &dyn Fn(&[u8]) -> bool) {
         let sessions = self.lock();
         let revoked = |certificate: &Certificate| predicate(&certificate.serial);
-        if let Some(entry) = sessions.get(&id)
+        if let Some(entry) = sessions.alive.get(&id)
             && entry.certificate.as_ref().is_some_and(revoked)
         {
             entry.abort(REVOKED);
@@ -120,19 +131,23 @@ impl Registry {
     fn abort(&self, is_meant: impl Fn(&Certificate) -> bool, reason: &str) -> usize {
         let sessions = self.lock();
         let meant = sessions
+            .alive
             .values()
             .filter(|entry| entry.certificate.as_ref().is_some_and(&is_meant));
         meant.map(|entry| entry.abort(reason)).count()
     }
 
-    /// Ends all sessions in order.
+    /// Ends all sessions in order, and those that still begin as soon as they do: a contact may
+    /// have completed just when dialling and accepting were stopped.
     pub fn close_all(&self) {
-        for entry in self.lock().values() {
+        let mut sessions = self.lock();
+        sessions.closed = true;
+        for entry in sessions.alive.values() {
             (entry.end)(Ending::InOrder);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Entry>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap()
     }
 }
@@ -170,5 +185,24 @@ mod tests {
         assert_eq!(asked.get(), 2);
         let aborted = ends.iter().map(|end| end.try_recv() == Ok(true));
         assert_eq!(aborted.collect::<Vec<_>>(), [false, true, false]);
+    }
+
+    #[test]
+    fn a_session_that_begins_behind_the_end_of_all_ends_in_order() {
+        let registry = Registry::default();
+        let (sender, receiver) = channel();
+        let ends = |id: u64| -> End {
+            let sender = sender.clone();
+            Box::new(move |ending| {
+                let _ = sender.send((id, ending == Ending::InOrder));
+            })
+        };
+        registry.insert(SessionId(1), None, ends(1));
+        assert!(receiver.try_recv().is_err());
+        registry.close_all();
+        registry.insert(SessionId(2), None, ends(2));
+        let ended: Vec<(u64, bool)> = receiver.try_iter().collect();
+        assert_eq!(ended, [(1, true), (2, true)]);
+        assert_eq!(registry.len(), 2, "until they are over");
     }
 }
