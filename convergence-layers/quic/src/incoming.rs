@@ -90,11 +90,6 @@ impl Room {
         }
     }
 
-    /// Whether a bundle is under way.
-    pub(crate) fn is_used(&self) -> bool {
-        self.used.load(Relaxed) > 0
-    }
-
     /// What may be used in all, including a bundle of `bytes`.
     fn most_for(&self, bytes: u64) -> u64 {
         let most = self.most.load(Relaxed);

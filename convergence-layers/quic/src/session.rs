@@ -61,7 +61,9 @@ struct Link {
     /// The turn of the one bundle that waits for room.
     waits_for_room: Semaphore,
     room_timeout: Duration,
-    /// Bundles, a stream for each, of which the peer owes more.
+    /// Bundles, a stream for each, that have begun and not ended; and those of them of which the
+    /// peer owes more.
+    begun_bundles: AtomicUsize,
     owed_bundles: AtomicUsize,
     transfer_mru_bytes: u64,
     whole_mru_bytes: u64,
@@ -116,6 +118,7 @@ pub(crate) async fn run(contact: Contact, around: Surroundings) -> Down {
         room,
         waits_for_room: Semaphore::new(1),
         room_timeout: defaults.room_timeout,
+        begun_bundles: AtomicUsize::new(0),
         owed_bundles: AtomicUsize::new(0),
         transfer_mru_bytes: defaults.transfer_mru_bytes,
         whole_mru_bytes: defaults.whole_mru_bytes,
@@ -254,7 +257,9 @@ impl Link {
                 keepalive.heard(now);
             }
             // A peer with room for a bundle in transfer must not keep that room after it is gone.
-            let rests = self.rests.load(Relaxed) && !self.room.is_used();
+            // Bundles on sessions of other paths do not count: their own sessions watch them.
+            let receives = self.begun_bundles.load(Relaxed) > 0 || self.coded.has_begun();
+            let rests = self.rests.load(Relaxed) && !receives;
             keepalive.set_rests(now, rests);
             match keepalive.due(now) {
                 Due::Silent => return Down::Broken("the peer is silent".into()),

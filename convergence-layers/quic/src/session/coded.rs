@@ -77,6 +77,12 @@ impl Coded {
         }
     }
 
+    /// Whether a bundle that comes as symbols has begun and not ended.
+    pub(super) fn has_begun(&self) -> bool {
+        self.receiver()
+            .is_some_and(|receiver| receiver.bundle_bytes() > 0)
+    }
+
     /// Whether the peer owes the rest of a bundle that comes as symbols.
     pub(super) fn is_owed(&self) -> bool {
         self.receiver().is_some_and(|receiver| receiver.is_owed())

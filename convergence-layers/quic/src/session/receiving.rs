@@ -32,17 +32,17 @@ pub(super) enum Violation {
     Long,
 }
 
-/// Counts a bundle of which the peer owes more, until this is dropped.
-struct Owed<'a>(&'a AtomicUsize);
+/// Counts a bundle, until this is dropped.
+struct Counted<'a>(&'a AtomicUsize);
 
-impl Owed<'_> {
-    fn new(bundles: &AtomicUsize) -> Owed<'_> {
+impl Counted<'_> {
+    fn new(bundles: &AtomicUsize) -> Counted<'_> {
         bundles.fetch_add(1, Relaxed);
-        Owed(bundles)
+        Counted(bundles)
     }
 }
 
-impl Drop for Owed<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -84,6 +84,7 @@ impl Link {
             Err(ReadExactError::ReadError(_)) => return Ok(()),
         }
         let length = u64::from_be_bytes(head);
+        let _begun = Counted::new(&self.begun_bundles);
         match self.long_intake(length) {
             Ok(Some(intake)) => return self.take_long(&mut stream, length, intake).await,
             Ok(None) => {}
@@ -221,7 +222,7 @@ impl Link {
     /// The next piece of a bundle; `None` at its end. While it is awaited, the peer owes it: this
     /// end waits for neither room nor disk.
     async fn next_piece(&self, stream: &mut RecvStream) -> Result<Option<Bytes>, ReadError> {
-        let _owed = Owed::new(&self.owed_bundles);
+        let _owed = Counted::new(&self.owed_bundles);
         let chunk = stream.read_chunk(READ_BYTES, true).await?;
         let piece = chunk.map(|chunk| chunk.bytes);
         if let Some(piece) = &piece {

@@ -43,7 +43,7 @@ pub struct Scene {
     ca: Ca,
     pub hub: TestNode,
     /// The hub's handle of the session.
-    session: Arc<dyn Session>,
+    pub session: Arc<dyn Session>,
     listener: Listener,
     connection: Connection,
     control: (SendStream, RecvStream),
@@ -86,7 +86,7 @@ impl Scene {
     }
 
     /// Another session of the same peer.
-    async fn another(&mut self) -> Another {
+    pub async fn another(&mut self) -> Another {
         let (connection, endpoint) = connect(&self.ca, self.listener.local_addr()).await;
         let control = say_hello(&connection, None).await;
         self.hub.up().await;
@@ -135,7 +135,7 @@ impl Scene {
 }
 
 /// Another session; it lives as long as this value.
-type Another = (Connection, (SendStream, RecvStream), Endpoint);
+pub type Another = (Connection, (SendStream, RecvStream), Endpoint);
 
 /// Connects as node 1, and sends nothing yet.
 async fn connect(ca: &Ca, hub: SocketAddr) -> (Connection, Endpoint) {
@@ -164,7 +164,7 @@ async fn say_hello(connection: &Connection, class: Option<Class>) -> (SendStream
 }
 
 /// Begins a bundle of `length` bytes, and sends `bytes` of it.
-async fn begin(connection: &Connection, length: u64, bytes: &[u8]) -> SendStream {
+pub async fn begin(connection: &Connection, length: u64, bytes: &[u8]) -> SendStream {
     let mut stream = connection.open_uni().await.expect("a stream");
     stream
         .write_all(&length.to_be_bytes())

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use underpass_quic::ListenerConfig;
 
-use crate::hostile::{PATIENCE, Scene};
+use crate::hostile::{PATIENCE, Scene, begin};
 use underpass_cla_testing::node::TestNode;
 
 const A_WHILE: Duration = Duration::from_millis(500);
@@ -101,4 +101,35 @@ async fn a_bundle_that_is_given_up_while_it_waits_leaves_its_turn_to_the_next_on
         waiting.reset(0u8.into()).expect("it is open");
         tokio::time::sleep(A_WHILE).await;
     }
+}
+
+#[tokio::test]
+async fn a_session_rests_while_a_bundle_of_its_peer_has_room_on_another_one() {
+    let mut scene = scene(|hub| {
+        // A peer that is silent for twice this time counts as gone, even while other programs
+        // delay this one.
+        hub.session.keepalive_s = 3;
+        hub.session.resting_keepalive_s = 600;
+    })
+    .await;
+    let another = scene.another().await;
+    let _elsewhere = begin(&another.0, 1 << 20, b"x").await;
+    let session = scene.session.clone();
+    session.rest(true);
+    // One keepalive may be about to leave.
+    tokio::time::sleep(A_WHILE).await;
+    let before = session.figures().keepalives_sent;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(session.figures().keepalives_sent, before);
+    // A peer that is gone must not keep the room of a bundle on this session.
+    let _here = scene.begin(1 << 20, b"x").await;
+    tokio::time::sleep(A_WHILE).await;
+    session.rest(true);
+    let shows_life = async {
+        while session.figures().keepalives_sent == before {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let shown = timeout(PATIENCE, shows_life).await;
+    shown.expect("it shows life");
 }
