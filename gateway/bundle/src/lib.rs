@@ -36,6 +36,6 @@ pub use agent::{
     NamedRoutes, NeighbourFigures, NeighbourId, NextHops, Note, Offer, Opened, OwnNames, Passed,
     PlanChanged, PlannedRoutes, Quota, Reject, Relaying, ReportRequest, Route, Routes, Secured,
     Security, Send, SendError, Sharding, Signed, Unopened, Unsigned, destination_of,
-    is_named_service, named_service,
+    is_named_service, largest_bundle_bytes, named_service,
 };
 pub use store::{DurableRecord, MemoryStore, Payload, Restored, Store, StoreEvent};

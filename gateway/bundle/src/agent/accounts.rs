@@ -86,6 +86,24 @@ pub(super) struct Division {
     pub guaranteed_percent: u8,
 }
 
+impl Division {
+    fn guaranteed(self) -> Amount {
+        self.most.percent(self.guaranteed_percent)
+    }
+
+    /// What a neighbour with a share can have for one bundle, however many neighbours there are,
+    /// once nothing else is stored.
+    pub fn most_for_one(self) -> Amount {
+        let pool = self.most.less(self.guaranteed());
+        let shared = pool.plus(self.most.beyond());
+        // A lone neighbour has all, and no more.
+        Amount {
+            bytes: shared.bytes.min(self.most.bytes),
+            bundles: shared.bundles.min(self.most.bundles),
+        }
+    }
+}
+
 /// The purpose for which room is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -282,6 +300,13 @@ impl Account {
         most.is_none_or(|most| pool.used.has_room(more, most))
     }
 
+    /// Whether [`Account::take`] would find room for a bundle if nothing else were stored, for this
+    /// neighbour or another. If not, no room that others give back is ever enough.
+    pub fn could_take(&self, pool: &Pool, amount: Amount) -> bool {
+        let pooled = amount.less(self.lock().share);
+        pooled.all_at_most(pool.most(pooled, true))
+    }
+
     pub fn give_back(&self, pool: &Pool, amount: Amount) {
         let mut state = self.lock();
         let before = state.pooled();
@@ -349,8 +374,7 @@ impl Accounts {
         };
         let of_neighbours: HashMap<_, _> = neighbours.iter().map(account).collect();
         let count = of_neighbours.len() as u64;
-        let guaranteed = division.most.percent(division.guaranteed_percent);
-        let share = guaranteed.part(count.max(1));
+        let share = division.guaranteed().part(count.max(1));
         let shares = Amount {
             bytes: share.bytes * count,
             bundles: share.bundles * count,

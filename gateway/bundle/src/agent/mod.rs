@@ -65,7 +65,7 @@ pub use named::NamedRoutes;
 pub use own_names::{OwnNames, is_named_service, named_service};
 pub use passing::Passed;
 pub use planned::{NextHops, PlanChanged, PlannedRoutes};
-pub use quota::{Amount, Quota};
+pub use quota::{Amount, Quota, largest_bundle_bytes};
 pub use receive::{Decoded, Decoder, Opened, Unopened};
 pub use rerouting::Limits;
 pub use routes::Routes;

@@ -47,6 +47,23 @@ pub struct Amount {
     pub bundles: u64,
 }
 
+/// The largest bundle that has room for each neighbour that routes lead to, however many these are,
+/// once nothing else is stored for it and little enough for the others, bytes. A node that
+/// announces no larger ones can sooner or later take each that it is sent.
+pub fn largest_bundle_bytes(store_bytes: u64, guaranteed_percent: u8) -> u64 {
+    let most = Amount {
+        bytes: store_bytes,
+        bundles: 1,
+    };
+    let division = Division {
+        most,
+        guaranteed_percent,
+    };
+    // A bundle counts for its own bytes at most, and for what an empty payload counts for.
+    let most = division.most_for_one().bytes;
+    most.saturating_sub(quota_bytes(0))
+}
+
 impl Quota {
     pub(super) fn new(division: Division, neighbours: BTreeSet<NeighbourId>) -> Quota {
         let pool = Pool::default();
@@ -228,6 +245,13 @@ impl Usage {
         let amount = Amount::of(quota_bytes(payload_bytes));
         let account = self.accounts.of(neighbour);
         account.has_room(&self.quota.pool, amount, purpose)
+    }
+
+    /// Whether [`Usage::reserve`] could find room for a bundle if nothing else were stored.
+    pub fn could_reserve(&self, neighbour: NeighbourId, payload_bytes: u64) -> bool {
+        let amount = Amount::of(quota_bytes(payload_bytes));
+        let account = self.accounts.of(neighbour);
+        account.could_take(&self.quota.pool, amount)
     }
 
     /// Room to store a bundle for a neighbour, of this agent or another.

@@ -82,6 +82,11 @@ impl Agent {
         }
         let Some(room) = self.reserve_to_relay(&arrival, via) else {
             let asked = !here && custody && self.ask(shard, arrival.name(), owed);
+            // Nobody should wait for room that never suffices.
+            if !self.could_relay(&arrival, via) {
+                self.refuse(now, &arrival, DeleteReason::DepletedStorage);
+                return Ok(());
+            }
             let bytes = counted_bytes(&arrival.bundle);
             if self.owed(&arrival).is_none() || bytes > self.storable(via) {
                 return Err(Reject::NoResources);
@@ -149,6 +154,12 @@ impl Agent {
             Purpose::Emptying => self.usage.reserve(via, bytes, purpose),
             _ => self.reserve(via, bytes),
         }
+    }
+
+    /// Whether there could be room for a bundle for another node if nothing else were stored.
+    fn could_relay(&self, arrival: &Arrival, via: NeighbourId) -> bool {
+        let (bytes, purpose) = needed_room(&arrival.bundle);
+        purpose == Purpose::Emptying || self.usage.could_reserve(via, bytes)
     }
 
     /// Whether there is room for a bundle that goes on this way. A bundle in this agent's custody

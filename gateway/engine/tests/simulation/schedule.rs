@@ -144,9 +144,12 @@ impl Schedule {
         }
         // A bundle under custody must not be fragmented: beyond a relay the MRU must not
         // be smaller than before it. And no node announces an MRU that its store cannot
-        // hold.
+        // hold, nor a relay, whose neighbours share its store, more than a quarter of it.
         let mru_bytes = random.pick(&[4_096, 10_000, 1 << 20, 1 << 30]);
-        let stores = nodes.iter().map(|node| node.store_bytes - 2_048);
+        let stores = nodes.iter().map(|node| match node.edge {
+            true => node.store_bytes - 2_048,
+            false => node.store_bytes / 4,
+        });
         let mru_bytes = stores.chain([mru_bytes]).min().unwrap_or(mru_bytes);
         for link in &mut links {
             link.mru_bytes = mru_bytes;

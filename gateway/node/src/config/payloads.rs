@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use underpass_bundle::largest_bundle_bytes;
 use underpass_bundle::wire::MAX_HEADER_BYTES;
 use underpass_payloads::Limits;
 
@@ -66,9 +67,12 @@ impl Config {
         })
     }
 
-    /// The largest bundle that is taken into memory, bytes.
+    /// The largest bundle that is taken into memory, bytes. It has room for each neighbour, however
+    /// little of the store is not guaranteed to the others.
     pub fn whole_mru_bytes(&self) -> u64 {
-        self.custody.quota_bytes / 4
+        let custody = &self.custody;
+        let storable = largest_bundle_bytes(custody.quota_bytes, custody.guaranteed_percent);
+        storable.min(custody.quota_bytes / 4)
     }
 
     /// Bundles that announce more bytes are written to disk, if any are.
@@ -129,6 +133,19 @@ mod tests {
         assert_eq!(in_memory_bytes(1 << 30, 32 << 30), 16 << 20);
         assert_eq!(in_memory_bytes(1 << 30, 0), 256 << 20);
         assert_eq!(in_memory_bytes(40 << 20, 32 << 30), 10 << 20);
+    }
+
+    #[test]
+    fn what_comes_into_memory_has_room_where_all_of_the_store_is_guaranteed() {
+        const QUOTA: u64 = 4 << 20;
+        let whole_mru_bytes = |percent: u8| {
+            let custody = format!("quota_bytes = {QUOTA}\nguaranteed_percent = {percent}");
+            relay_with(&format!("[custody]\n{custody}")).whole_mru_bytes()
+        };
+        for percent in [0, 50, 87] {
+            assert_eq!(whole_mru_bytes(percent), QUOTA / 4, "{percent} %");
+        }
+        assert_eq!(whole_mru_bytes(100), QUOTA / 8 - 1_024);
     }
 
     #[test]

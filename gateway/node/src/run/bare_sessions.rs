@@ -125,7 +125,7 @@ pub(super) fn open(
         announced: path.announces.clone(),
         interface: path.interface.clone(),
         mark: config.tcp.mark,
-        transfer_mru_bytes: config.custody.quota_bytes / 4,
+        transfer_mru_bytes: config.whole_mru_bytes(),
         long_mru_bytes: match layer {
             Layer::Ltp { .. } => config.spooled_mru_bytes(),
             _ => config.transfer_mru_bytes(),

@@ -5,9 +5,13 @@ use std::thread;
 const BULK: Purpose = Purpose::Bundle;
 
 fn quota(bytes: u64, bundles: u64, neighbours: u64) -> Arc<Quota> {
+    quota_of(bytes, bundles, neighbours, 50)
+}
+
+fn quota_of(bytes: u64, bundles: u64, neighbours: u64, guaranteed_percent: u8) -> Arc<Quota> {
     let division = Division {
         most: Amount { bytes, bundles },
-        guaranteed_percent: 50,
+        guaranteed_percent,
     };
     let neighbours = (0..neighbours).map(NeighbourId).collect();
     Arc::new(Quota::new(division, neighbours))
@@ -65,6 +69,49 @@ fn what_empties_stores_may_exceed_them_and_each_share_by_an_eighth() {
     let bulk = fill(1, BULK);
     let records = fill(1, Purpose::Emptying);
     assert_eq!((bulk.len(), records.len()), (40, 5));
+}
+
+#[test]
+fn a_bundle_of_the_largest_size_has_room_for_each_neighbour_that_has_nothing_stored() {
+    const STORE: u64 = 128 << 10;
+    for percent in [0, 10, 50, 87, 100] {
+        let largest = largest_bundle_bytes(STORE, percent);
+        for neighbours in [1, 2, 3, 9, 100] {
+            let usage = Usage::new(quota_of(STORE, 1_000, neighbours, percent));
+            let case = format!("{percent} %, {neighbours} neighbours");
+            for to in (0..neighbours).map(NeighbourId) {
+                assert!(usage.could_reserve(to, largest), "{case}");
+                assert!(usage.reserve(to, largest, BULK).is_some(), "{case}");
+            }
+        }
+    }
+    assert_eq!(largest_bundle_bytes(STORE, 0), STORE - quota_bytes(0));
+    assert_eq!(largest_bundle_bytes(STORE, 100), STORE / 8 - quota_bytes(0));
+}
+
+#[test]
+fn what_never_has_room_is_known_to_have_none() {
+    const STORE: u64 = 128 << 10;
+    for percent in [0, 50, 100] {
+        for neighbours in [1, 2, 3, 9] {
+            let quota = quota_of(STORE, 1_000, neighbours, percent);
+            let usage = Usage::new(Arc::clone(&quota));
+            let to = NeighbourId(0);
+            let fits = |bytes: &u64| usage.reserve(to, *bytes, BULK).is_some();
+            let sizes: Vec<u64> = (0..2 * STORE).step_by(1_000).collect();
+            let most = sizes.iter().copied().take_while(fits).last().unwrap();
+            let case = format!("{percent} %, {neighbours} neighbours: {most}");
+            assert!(usage.could_reserve(to, most), "{case}");
+            assert!(!usage.could_reserve(to, most + 1_000), "{case}");
+            // What others have stored changes nothing about that.
+            let others = (1..neighbours).map(NeighbourId);
+            let others: Vec<_> = others.map(|to| usage.reserve(to, 10_000, BULK)).collect();
+            let own = usage.reserve(to, 10, BULK);
+            assert!(usage.could_reserve(to, most), "{case}");
+            assert!(quota.stored().bytes <= STORE + STORE / 8);
+            drop((others, own));
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use underpass_bundle::{Amount, Config, Limits, NeighbourFigures, NeighbourId, SendError};
+use underpass_bundle::{
+    Amount, Config, DeleteReason, Event, Limits, NeighbourFigures, NeighbourId, Send, SendError,
+    largest_bundle_bytes,
+};
 
 use super::disk::Disk;
 use super::hub::{Hub, by, direct, to_send};
@@ -128,6 +131,58 @@ fn relayed_bundles_for_a_neighbour_that_is_away_stop_no_others() {
     let delivered = [far[0], far[1], near[0], near[1]].map(|at| star.delivered(at).len());
     assert_eq!(delivered, [80, 10, 10, 10]);
     star.hub.assert_settled();
+}
+
+#[test]
+fn a_relayed_bundle_of_the_largest_size_finds_room_whichever_neighbour_it_is_for() {
+    const STORE: u64 = 128 << 10;
+    let [near, far] = numbers(2);
+    for percent in [0, 50, 100] {
+        let mut config = hub_config();
+        config.store_bytes = STORE;
+        config.guaranteed_percent = percent;
+        let mut star = Star::new(config, None);
+        let bytes = vec![1; largest_bundle_bytes(STORE, percent) as usize];
+        for to in [near[1], far[0], far[1]] {
+            star.send(near[0], to, &bytes);
+        }
+        for _ in 0..5 {
+            star.drain();
+        }
+        for to in [near[1], far[0], far[1]] {
+            assert_eq!(star.delivered(to).len(), 1, "{percent} %");
+        }
+        star.hub.assert_settled();
+    }
+}
+
+#[test]
+fn a_relayed_bundle_that_never_finds_room_is_deleted_and_its_custodian_told() {
+    let [near, far] = numbers(2);
+    for (percent, custody) in [(50, true), (50, false), (100, true), (100, false)] {
+        for to in [near[1], far[0]] {
+            let mut config = hub_config();
+            config.store_bytes = 20 * EACH;
+            config.guaranteed_percent = percent;
+            let mut star = Star::new(config, None);
+            let send = Send {
+                custody,
+                ..to_send(to, &[1; 19 * EACH as usize])
+            };
+            let now = star.hub.now;
+            star.terminal(near[0]).send(now, send).unwrap();
+            assert_eq!(star.up(near[0]), Ok(()), "no room is waited for");
+            star.hub.carry_all();
+            let deleted = |event: &Event| {
+                let reason = DeleteReason::DepletedStorage;
+                matches!(event, Event::Deleted { reason: why, .. } if *why == reason)
+            };
+            assert!(star.hub.events.iter().any(deleted), "{percent} %");
+            star.hub.assert_settled();
+            assert_eq!(star.signalled(near[0]), usize::from(custody));
+            assert_eq!(star.released(near[0]).is_empty(), custody);
+        }
+    }
 }
 
 #[test]
