@@ -306,6 +306,18 @@ pub fn neighbours(rule: Rule) -> (Node, Node) {
     (sender, receiver)
 }
 
+/// The same, but the receiver applies the rule to all other sources, too, so that a changed bundle
+/// is judged whatever source it names.
+pub fn neighbours_with_rule_for_all(rule: Rule) -> (Node, Node) {
+    let sender = Node::new(SENDER, RECEIVER, vec![rule.clone()]);
+    let all = Rule {
+        source: "*".parse().unwrap(),
+        ..rule.clone()
+    };
+    let receiver = Node::new(RECEIVER, SENDER, vec![rule, all]);
+    (sender, receiver)
+}
+
 pub fn blocks(raw: &Bytes) -> Vec<Block> {
     let seen = inspect(raw, &DecodeLimits::default(), &CodePoints::default());
     assert_eq!(seen.problem, None);

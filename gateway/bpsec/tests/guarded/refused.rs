@@ -105,6 +105,18 @@ fn a_changed_payload_fails() {
     assert_eq!(receiver.count(Operation::Integrity, Outcome::Failed), 1);
 }
 
+/// A neighbour may speak for other nodes, too, for which there are no rules of their own.
+#[test]
+fn a_changed_source_fails_where_a_rule_is_for_all() {
+    for rule in [authenticated(), encrypted()] {
+        let (mut sender, mut receiver) = neighbours_with_rule_for_all(rule);
+        let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
+        let source = |node| [0x82, 2, 0x82, node, 0x18, SERVICE as u8];
+        let raw = replaced(&raw, &source(SENDER as u8), &source(4));
+        refuses(&mut receiver, &mut sender, &raw, Insecure::Failed);
+    }
+}
+
 #[test]
 fn another_key_fails() {
     let wrong = Rule {
@@ -455,7 +467,7 @@ proptest! {
         change in 1u8..,
     ) {
         let rule = if encrypt { encrypted() } else { authenticated() };
-        let (mut sender, mut receiver) = neighbours(rule);
+        let (mut sender, mut receiver) = neighbours_with_rule_for_all(rule);
         let raw = sender.sends(RECEIVER, RECEIVER, PAYLOAD, None);
         let all = blocks(&raw);
         // Other blocks may change on the way: no operation has them as targets.
