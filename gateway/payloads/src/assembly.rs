@@ -93,6 +93,8 @@ pub(crate) enum Job {
     Place(Placing),
     /// Closes the file; the disk takes a while to free it.
     Forget(Arc<Unfinished>),
+    /// The same for a payload that is whole.
+    Close(Arc<PayloadFile>),
 }
 
 /// A part on its way to its place.
@@ -189,7 +191,7 @@ impl Drop for Assembly {
 
 impl Payloads {
     /// Gives the thread a job; starts the thread if there is none yet.
-    fn ask(&self, job: Job) -> bool {
+    pub(crate) fn ask(&self, job: Job) -> bool {
         let jobs = self.jobs.get_or_init(|| {
             let (sender, jobs) = mpsc::channel();
             let thread = thread::Builder::new().name("payloads".to_owned());
@@ -208,6 +210,7 @@ fn work(jobs: mpsc::Receiver<Job>) {
         match job {
             Job::Place(placing) => placing.run(),
             Job::Forget(payload) => drop(payload),
+            Job::Close(file) => drop(file),
         }
     }
 }

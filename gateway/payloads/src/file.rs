@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
 
+use crate::assembly::Job;
 use crate::folder::{Refused, Room};
 use crate::writer::{SYNC_BYTES, WriteError};
 
@@ -231,6 +232,14 @@ impl PayloadFile {
         named.records.insert(record);
         // Needed too where an earlier call has failed here.
         File::open(&payloads.folder)?.sync_all()
+    }
+
+    /// Drops this handle on the folder's thread: if it is the last one, the disk takes a while to
+    /// free the file.
+    pub fn forget(self: Arc<Self>) {
+        let payloads = Arc::clone(&self.room.payloads);
+        // If there is no thread, the handle is dropped here.
+        payloads.ask(Job::Close(self));
     }
 
     /// Notes that a record of an earlier run refers to it.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use underpass_bpsec::{Operation, Outcome, Rule};
-use underpass_bundle::wire::{Bundle, CodePoints, DecodeLimits, Extension, Malformed, decode};
+use underpass_bundle::wire::{
+    Bundle, CodePoints, DecodeLimits, Extension, Malformed, decode, ipn,
+};
 use underpass_bundle::{DeleteReason, Event, Insecure, Reject, Unopened};
 
 use crate::cut::{cut, fragment};
@@ -300,6 +302,7 @@ fn what_is_not_judged_before_its_lifetime_ends_is_not_delivered() {
     site.settle();
     site.pass(AGES);
     assert!(site.unjudged().is_none());
+    assert_eq!(site.deleted(), [DeleteReason::LifetimeExpired]);
     site.becomes_empty();
     site.take(&fragments);
     let unopened = site.unjudged().expect("it is whole");
@@ -307,6 +310,27 @@ fn what_is_not_judged_before_its_lifetime_ends_is_not_delivered() {
     assert_eq!(site.open(unopened), Ok(()));
     assert_eq!(site.deleted(), [DeleteReason::LifetimeExpired]);
     site.becomes_empty();
+}
+
+#[test]
+fn whoever_asks_is_told_that_a_lifetime_ended_before_the_verdict() {
+    let report_to = Some(ipn(SENDER, SERVICE));
+    for taken in [false, true] {
+        let mut sender = Node::new(SENDER, RECEIVER, vec![encrypted()]);
+        let raw = sender.sends(RECEIVER, RECEIVER, &content(), report_to.clone());
+        let mut site = Site::new(&encrypted());
+        site.take(&cut(&raw, &PLACES));
+        site.settle();
+        let unopened = if taken { site.unjudged() } else { None };
+        assert_eq!(unopened.is_some(), taken);
+        site.pass(AGES);
+        if let Some(unopened) = unopened {
+            assert_eq!(site.open(unopened), Ok(()));
+        }
+        // Received, and deleted since its lifetime expired.
+        assert_eq!(site.receiver.reports(SENDER), [(0, 0), (3, 1)]);
+        site.becomes_empty();
+    }
 }
 
 #[test]

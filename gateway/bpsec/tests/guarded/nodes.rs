@@ -7,7 +7,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use underpass_bpsec::integrity::Hash;
 use underpass_bpsec::{Guard, Key, Operation, Outcome, Rule};
-use underpass_bundle::wire::{Block, CodePoints, DecodeLimits, Eid, inspect, ipn};
+use underpass_bundle::wire::{
+    Block, CodePoints, DecodeLimits, Eid, Record, decode_record, inspect, ipn,
+};
 use underpass_bundle::{
     Agent, Amount, Applications, Config, Decoded, Delivery, Event, Insecure, NeighbourId, OwnNames,
     Reject, ReportRequest, Route, Send, named_service,
@@ -240,6 +242,23 @@ impl Node {
             _ => None,
         };
         events.filter_map(delivery).collect()
+    }
+
+    /// The status reports that this node offers to a neighbour: the place of what each asserts, and
+    /// its reason code.
+    pub fn reports(&mut self, to: u64) -> Vec<(usize, u32)> {
+        let offers = std::iter::from_fn(|| self.offers(to, CLASS));
+        let reports = offers.map(|report| {
+            let payload = blocks(&report).pop().unwrap().data;
+            let record = decode_record(&payload, &CodePoints::default()).unwrap();
+            let Record::Status(report) = record else {
+                panic!("{record:?}");
+            };
+            let mut items = report.status_information.iter();
+            let asserted = items.position(|item| item.asserted);
+            (asserted.expect("one is asserted"), report.report_reason)
+        });
+        reports.collect()
     }
 
     pub fn count(&self, operation: Operation, outcome: Outcome) -> u64 {

@@ -363,7 +363,9 @@ impl Agent {
             self.give_up(now, id, DeleteReason::LifetimeExpired);
         }
         self.take_placed(now);
-        self.reassembly.handle_timeout(now);
+        for unjudged in self.reassembly.handle_timeout(now) {
+            self.expire_whole(now, *unjudged.whole);
+        }
         self.store.handle_timeout(now);
         self.handle_store(now);
         self.pass_leaving(now);

@@ -114,8 +114,8 @@ impl Reassembly {
         until.into_iter().chain(self.on_disk.next_timeout()).min()
     }
 
-    /// Forgets what is not whole in time.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    /// Forgets what is not whole in time. Returns what is whole, but not judged in time.
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<Unopened> {
         while let Some((until, number)) = self.untils.first().copied().filter(|(at, _)| *at <= now)
         {
             self.untils.remove(&(until, number));
@@ -123,7 +123,7 @@ impl Reassembly {
                 self.forget(&name);
             }
         }
-        self.on_disk.handle_timeout(now);
+        self.on_disk.handle_timeout(now)
     }
 
     /// See [`Agent::take_unjudged`].

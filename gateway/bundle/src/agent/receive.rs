@@ -263,7 +263,7 @@ impl Agent {
         }
         // It may have taken long.
         if whole.expires <= now {
-            self.refuse(now, &whole, DeleteReason::LifetimeExpired);
+            self.expire_whole(now, *whole);
             return Ok(());
         }
         let inside = inside.map_err(|error| Reject::Malformed(error.into()))?;

@@ -213,6 +213,24 @@ fn a_place_is_free_at_once_though_the_thread_waits_for_the_disk() {
 }
 
 #[test]
+fn nobody_waits_until_the_disk_has_freed_a_whole_payload() {
+    let (_folder, payloads) = payloads();
+    let assembly = payloads.assemble(1, LENGTH as u64).unwrap();
+    let Placed::Whole(file) = place(&assembly, 0, here(&content())) else {
+        panic!("it is not whole");
+    };
+    let slow = payloads.assemble(1, 1_000).unwrap();
+    let disk = locked(&slow.0.written);
+    slow.place(1, 0, here(b"x"), 1, &Outcomes::default())
+        .unwrap();
+    file.forget();
+    assert!(payloads.used().1 > LENGTH as u64, "the thread is to do it");
+    drop(disk);
+    drop((slow, assembly));
+    becomes_empty(&payloads);
+}
+
+#[test]
 fn parts_that_never_meet_are_bounded() {
     let (_folder, payloads) = payloads();
     let assembly = payloads.assemble(1, 1 << 20).unwrap();

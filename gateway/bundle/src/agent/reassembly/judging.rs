@@ -78,10 +78,11 @@ impl Judging {
         waiting.map(|of| of.expires).min()
     }
 
-    /// Forgets those whose lifetime ends before their turn has come. One that is judged occupies
+    /// Takes out those whose lifetime ends before their turn has come. One that is judged occupies
     /// its thread until it is given back.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.bundles
-            .retain(|_, of| of.unopened.is_none() || of.expires > now);
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<Unopened> {
+        let is_over = |of: &Unjudged| of.unopened.is_some() && of.expires <= now;
+        let over = self.bundles.extract_if(|_, of| is_over(of));
+        over.filter_map(|(_, of)| of.unopened).collect()
     }
 }

@@ -127,11 +127,11 @@ impl OnDisk {
         untils.chain(self.look_at).chain(judging).min()
     }
 
-    /// Forgets what is not whole in time.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    /// Forgets what is not whole in time. Returns what is whole, but not judged in time.
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<Unopened> {
         self.bundles
             .retain(|_, incomplete| incomplete.until() > now);
-        self.judging.handle_timeout(now);
+        self.judging.handle_timeout(now)
     }
 
     /// Keeps what a fragment has to secure its bundle, now that the fragment is in its place.
@@ -393,6 +393,15 @@ impl Agent {
         } else {
             // Who asks for reports is told of a refusal.
             let _ = self.deliver_put_together(now, arrival, service);
+        }
+    }
+
+    /// Deletes a bundle that was put together, since its lifetime is over. No agent waits until the
+    /// disk has freed its payload.
+    pub(in crate::agent) fn expire_whole(&mut self, now: Instant, mut whole: Arrival) {
+        self.refuse(now, &whole, DeleteReason::LifetimeExpired);
+        if let Some(file) = whole.bundle.file.take() {
+            file.forget();
         }
     }
 
