@@ -24,6 +24,10 @@ use crate::wire::{
 /// How long a frame may take to arrive, and how long the client may take to read one.
 const FRAME_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a registration waits for a service that another client has. The end of that client's
+/// connection may not have been seen yet.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
 
@@ -104,6 +108,7 @@ pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin>(
         upload: Upload::default(),
         files: HashMap::new(),
         registered: BTreeSet::new(),
+        patient_until: Instant::now(),
         acknowledgements: Arc::new(Semaphore::new(WAITING_ACKNOWLEDGEMENTS)),
     };
     let ended = client.serve(inlets).await;
@@ -136,6 +141,9 @@ pub(crate) struct Client<'a, S> {
     pub(crate) node: Arc<dyn Node>,
     max_payload_bytes: u32,
     pub(crate) registered: BTreeSet<u64>,
+    /// Until when registrations wait for what another client has. It is set with each read, so that
+    /// many registrations at once wait no longer than one.
+    patient_until: Instant,
     /// The folder for long payloads, if this node has one.
     pub(crate) payloads: Option<Arc<Payloads>>,
     pub(crate) upload: Upload,
@@ -169,8 +177,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                     if read? == 0 {
                         return Ok(());
                     }
+                    let now = Instant::now();
+                    self.patient_until = now + RELEASE_PATIENCE;
                     if !begun {
-                        due = Instant::now() + FRAME_PATIENCE;
+                        due = now + FRAME_PATIENCE;
                     }
                     while let Some((head, payload)) = frames.next_frame()? {
                         let request = Request::parse(&head, &payload)?;
@@ -275,7 +285,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<'_, S> {
                 "this node has no service of that name (node.name, applications.services)";
             return self.refuse(Some(id), ErrorCode::NotAllowed, message).await;
         }
-        match self.service.register(self.id, service).await {
+        let until = self.patient_until;
+        let registered = self.service.register_until(until, self.id, service);
+        match registered.await {
             Ok(service) => {
                 self.registered.insert(service);
                 let registered = Event::Registered {

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, mpsc as calls};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::timeout_at;
 use underpass_bundle::wire::Eid;
 use underpass_bundle::{Applications, Delivery};
 use underpass_payloads::{PayloadFile, Payloads};
@@ -110,6 +111,8 @@ struct Shared {
     /// Status reports that wait for the thread.
     unread_reports: AtomicUsize,
     next_client: AtomicU64,
+    /// Signals that a client has disconnected.
+    released: Notify,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -150,6 +153,7 @@ impl Service {
             unconfirmed: AtomicUsize::new(0),
             unread_reports: AtomicUsize::new(0),
             next_client: AtomicU64::new(0),
+            released: Notify::new(),
             thread: Mutex::default(),
         });
         let worker = Worker {
@@ -222,9 +226,32 @@ impl Service {
 
     pub(crate) fn disconnect(&self, client: ClientId) {
         self.call(Call::Disconnect(client));
+        // A registration that this wakes comes to the thread after the call.
+        self.shared.released.notify_waiters();
     }
 
-    pub(crate) async fn register(
+    /// Gives a client a service, or any free one, once no other client has it. Waits for that until
+    /// `until`, since the end of another's connection may not have been seen yet.
+    pub(crate) async fn register_until(
+        &self,
+        until: tokio::time::Instant,
+        client: ClientId,
+        service: Option<u64>,
+    ) -> Result<u64, ErrorCode> {
+        loop {
+            // Made before the attempt, so that no client's end in between is missed.
+            let released = self.shared.released.notified();
+            let registered = self.register(client, service).await;
+            if registered != Err(ErrorCode::Taken)
+                || tokio::time::Instant::now() >= until
+                || timeout_at(until, released).await.is_err()
+            {
+                return registered;
+            }
+        }
+    }
+
+    async fn register(
         &self,
         client: ClientId,
         service: Option<u64>,

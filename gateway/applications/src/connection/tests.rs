@@ -41,7 +41,7 @@ struct Served {
     frames: FrameReader,
     service: Service,
     task: tokio::task::JoinHandle<Result<(), ClientError>>,
-    _folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
 }
 
 impl Served {
@@ -56,6 +56,21 @@ impl Served {
         let payloads = Payloads::open(&folder.path().join("payloads"), limits).unwrap();
         let (all, for_service) = (applications(100), Some(&payloads));
         let service = Service::start(&path, all, for_service, Box::new(|_| {})).unwrap();
+        Served::by(service, payloads, Arc::new(folder), node)
+    }
+
+    /// Another client of the same node.
+    fn another(&self) -> Served {
+        let (service, payloads) = (self.service.clone(), self.payloads.clone());
+        Served::by(service, payloads, self.folder.clone(), Arc::default())
+    }
+
+    fn by(
+        service: Service,
+        payloads: Arc<Payloads>,
+        folder: Arc<tempfile::TempDir>,
+        node: Arc<Recorder>,
+    ) -> Served {
         let (socket, theirs) = duplex(1 << 10);
         let for_client = service.clone();
         let for_files = Some(payloads.clone());
@@ -68,7 +83,7 @@ impl Served {
             frames: FrameReader::new(1 << 16),
             service,
             task,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -241,6 +256,55 @@ async fn registered(node: Arc<Recorder>) -> Served {
     served.ask(&register(9), b"").await;
     served.event().await;
     served
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_gets_the_service_of_one_whose_end_is_not_seen_yet() {
+    let first = registered(Arc::default()).await;
+    let mut second = first.another();
+    second.event().await;
+    second.ask(&register(9), b"").await;
+    let early = timeout(RELEASE_PATIENCE / 2, second.event()).await;
+    assert!(early.is_err(), "{early:?}");
+    drop(first.socket);
+    let event = second.event().await.0;
+    let is_given = matches!(event, Event::Registered { service: 9, .. });
+    assert!(is_given, "{event:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_keeps_its_service_whoever_asks_for_it() {
+    let mut first = registered(Arc::default()).await;
+    let mut second = first.another();
+    second.event().await;
+    let begun = Instant::now();
+    for _ in 0..3 {
+        second.ask(&register(9), b"").await;
+    }
+    for _ in 0..3 {
+        assert_eq!(second.refusal().await, ErrorCode::Taken);
+    }
+    let took = begun.elapsed();
+    let once = RELEASE_PATIENCE..2 * RELEASE_PATIENCE;
+    assert!(once.contains(&took), "{took:?}");
+    first.service.arrived(delivery(ipn(10, 40), 0, b"kept"));
+    assert_eq!(&first.event().await.1[..], b"kept");
+}
+
+#[tokio::test]
+async fn a_client_that_shuts_down_its_sending_side_is_answered_and_has_ended() {
+    let mut first = registered(Arc::default()).await;
+    first.ask(&send_to("ipn:10.40"), b"last").await;
+    first.socket.shutdown().await.unwrap();
+    let event = first.event().await.0;
+    assert!(matches!(event, Event::Sent { .. }), "{event:?}");
+    let read = first.socket.read_buf(first.frames.buffer()).await.unwrap();
+    assert_eq!(read, 0);
+    let mut second = first.another();
+    second.event().await;
+    second.ask(&register(9), b"").await;
+    let event = second.event().await.0;
+    assert!(matches!(event, Event::Registered { .. }), "{event:?}");
 }
 
 fn content(length: usize) -> Vec<u8> {

@@ -226,6 +226,7 @@ fn reports_that_the_thread_does_not_come_to_are_bounded() {
             unconfirmed: AtomicUsize::new(0),
             unread_reports: AtomicUsize::new(0),
             next_client: AtomicU64::new(0),
+            released: Notify::new(),
             thread: Mutex::default(),
         }),
     };
