@@ -141,7 +141,7 @@ impl SpeedTests {
             Some(Ok(service)) => service,
         };
         let Some(_place) = self.take(peer) else {
-            let text = format!("{MOST_STREAMS} streams of speed tests at once");
+            let text = format!("more than {MOST_STREAMS} streams of speed tests at once");
             conduit.reset(Failure::new(FailureCode::Exhausted, text));
             return Ok(());
         };

@@ -41,7 +41,6 @@ pub(crate) use socket::set_congestion_control;
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Most addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 8;
-const UNANSWERED: &str = "the server did not answer";
 
 /// Connects to origins by one configuration, which may be replaced.
 #[derive(Debug)]
@@ -190,8 +189,9 @@ impl Dialler {
         let _permit = settings.budget.acquire(party, deadline).await?;
         let addresses = self.allowed(&settings, party, target, deadline).await?;
         let resolved = std::time::Instant::now();
-        let mut socket = race(&settings.config, addresses, client, deadline).await?;
-        if settings.config.origin_source == OriginSource::ProxyProtocol {
+        let config = &settings.config;
+        let mut socket = race(config, target, addresses, client, deadline).await?;
+        if config.origin_source == OriginSource::ProxyProtocol {
             let destination = socket.peer_addr().map_err(|e| Failure::of_connect(&e))?;
             let header = proxy_header::header(client, destination);
             // The first bytes on the connection: they fit any socket buffer.
@@ -242,15 +242,17 @@ impl Dialler {
     }
 }
 
-/// The first of several addresses to connect.
+/// The first of several addresses of `target` to connect.
 async fn race(
     config: &DialConfig,
+    target: &Target,
     mut waiting: VecDeque<SocketAddr>,
     client: SocketAddr,
     deadline: Instant,
 ) -> Result<TcpStream, Failure> {
     let mut attempts: JoinSet<Result<TcpStream, Failure>> = JoinSet::new();
     let mut first_failure = None;
+    let unanswered = || timed_out(&format!("{target}: the server did not answer"), config);
     loop {
         if let Some(address) = waiting.pop_front() {
             let config = config.clone();
@@ -269,11 +271,11 @@ async fn race(
                 Some(Err(_)) | None => {}
             },
             () = sleep_until(pause) => if Instant::now() >= deadline {
-                return Err(timed_out(UNANSWERED, config));
+                return Err(unanswered());
             },
         }
         if attempts.is_empty() && waiting.is_empty() {
-            return Err(first_failure.unwrap_or_else(|| timed_out(UNANSWERED, config)));
+            return Err(first_failure.unwrap_or_else(unanswered));
         }
     }
 }

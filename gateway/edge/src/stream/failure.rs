@@ -1,6 +1,5 @@
 //! Why a stream could not be opened, or broke.
 
-use std::fmt;
 use std::io;
 
 use thiserror::Error;
@@ -49,24 +48,10 @@ impl FailureCode {
     }
 }
 
-impl fmt::Display for FailureCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FailureCode::Reset => "connection reset",
-            FailureCode::Refused => "connection refused",
-            FailureCode::Unreachable => "destination unreachable",
-            FailureCode::TimedOut => "connection timed out",
-            FailureCode::UnknownHost => "unknown host",
-            FailureCode::Forbidden => "destination forbidden",
-            FailureCode::Exhausted => "too many connections",
-            FailureCode::Unavailable => "no way to the destination",
-        })
-    }
-}
-
-/// A failure with the words that explain it to a person.
+/// A failure with the words that explain it to a person. They say all of it: the code is for
+/// programs.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{code}: {text}")]
+#[error("{text}")]
 pub struct Failure {
     /// The kind.
     pub code: FailureCode,

@@ -33,12 +33,9 @@ async fn tunnel_carries_bytes_and_half_close() {
 async fn failures_have_their_status_and_reason_after_the_dial() {
     let (_edge, proxy) = edge("http", "answer = 'after-dial'");
     let refused = closed_port().to_string();
+    let said_once = format!("Gateway: {refused}: the server refused the connection\n");
     for (target, status, reason) in [
-        (
-            refused.as_str(),
-            "502",
-            "the server refused the connection\n",
-        ),
+        (refused.as_str(), "502", said_once.as_str()),
         ("10.0.0.1:80", "403", "not dialled"),
         // 504 if no resolver is available.
         ("no-such-host.invalid:80", "50", "does not resolve"),

@@ -134,12 +134,9 @@ async fn chunked_bodies_stream_both_ways() {
 async fn failures_come_back_as_status_and_reason() {
     let (_edge, proxy) = edge("http", "");
     let refused = closed_port().to_string();
+    let said_once = format!("Gateway: {refused}: the server refused the connection\n");
     for (target, status, reason) in [
-        (
-            refused.as_str(),
-            "502",
-            "the server refused the connection\n",
-        ),
+        (refused.as_str(), "502", said_once.as_str()),
         ("10.0.0.1", "403", "not dialled"),
         // 504 if no resolver is available.
         ("no-such-host.invalid", "50", "does not resolve"),
@@ -204,10 +201,8 @@ async fn an_origin_that_says_nothing_is_given_up_with_504_after_its_time() {
         let head = head(&mut client).await;
         assert!(head.starts_with("HTTP/1.1 504"), "{head}");
         let page = body(&mut client, &head).await;
-        assert!(
-            page.ends_with("the server did not answer within 0.25 s\n"),
-            "{page}"
-        );
+        let said = format!("Timeout: {address}: the server did not answer within 0.25 s\n");
+        assert!(page.ends_with(&said), "{page}");
     }
 }
 

@@ -94,7 +94,7 @@ impl Origins {
         let has_share = own < GUARANTEED || own - GUARANTEED < free;
         if own >= most || !has_share {
             let own = counted(own as u64, "connection");
-            let text = format!("node {peer} has {own} already");
+            let text = format!("node {peer} has {own} already, as many as it may");
             return Err(Failure::new(FailureCode::Exhausted, text));
         }
         taken.count(peer);

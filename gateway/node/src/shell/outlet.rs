@@ -132,7 +132,10 @@ impl Outlet for StreamOutlet {
 fn lead(next: &mut Channel, peer: u64, open: &Open) -> Result<Box<dyn Conduit>, Failure> {
     let led = upgrade::lead(next, peer, open);
     let led = led.and_then(TcpStream::from_std).map(direct::over);
-    led.map_err(|error| Failure::new(FailureCode::Unavailable, error.to_string()))
+    led.map_err(|error| {
+        let text = format!("the next process of this node opens no stream: {error}");
+        Failure::new(FailureCode::Unavailable, text)
+    })
 }
 
 /// An address family that the peer has announced as not reached is refused at once, without a round
