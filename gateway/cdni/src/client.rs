@@ -1,6 +1,5 @@
 //! Fetches the documents over HTTP, one at a time.
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
@@ -21,6 +20,7 @@ use tokio::sync::Notify;
 
 use crate::document::MOST_DOCUMENT_BYTES;
 use crate::metadata::{Figures, Metadata, Size};
+use crate::words;
 
 /// The media type of CDNI documents (RFC 8006, 7.1), and the type from servers that do
 /// not know it.
@@ -134,15 +134,16 @@ impl Client {
 
     async fn get(&self, url: &str) -> Result<(Bytes, Option<Duration>), String> {
         let request = Request::get(url).header(ACCEPT, TYPES).body(Empty::new());
-        let request = request.map_err(|error| error.to_string())?;
+        let request = request.map_err(|error| words::of_address(&error))?;
         let answer = self.http.request(request).await;
-        let answer = answer.map_err(|error| told(&error))?;
+        let answer = answer.map_err(|error| words::of_answer(&error))?;
         if answer.status() != StatusCode::OK {
             return Err(format!("the answer is {}", answer.status()));
         }
         let lifetime = lifetime(answer.headers());
         let body = Limited::new(answer.into_body(), MOST_DOCUMENT_BYTES);
-        let body = body.collect().await.map_err(|error| told(&*error))?;
+        let body = body.collect().await;
+        let body = body.map_err(|error| words::of_answer(&*error))?;
         Ok((body.to_bytes(), lifetime))
     }
 
@@ -230,19 +231,70 @@ fn authorities(path: &Path) -> Result<RootCertStore, ConfigError> {
     }
 }
 
-fn told(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    fn client(url: &str) -> Client {
+        let config = ClientConfig {
+            url: url.to_owned(),
+            ca_file: None,
+            timeout: Duration::from_secs(60),
+        };
+        Client::new(&config).unwrap()
+    }
+
+    /// What is said of a server that answers so and then closes the connection.
+    async fn said(answer: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/index", listener.local_addr().unwrap());
+        let answered = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.read_u8().await.unwrap();
+            // The client may have closed the connection before the end.
+            let _ = socket.write_all(answer.as_bytes()).await;
+            let _ = socket.shutdown().await;
+            socket
+        };
+        let client = client(&url);
+        let (got, _open) = tokio::join!(client.get(&url), answered);
+        got.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn each_way_not_to_answer_is_said_in_words() {
+        let unanswered = "the server closed the connection before it answered";
+        let head = format!("Content-Length: {}", MOST_DOCUMENT_BYTES + 1);
+        let body = " ".repeat(MOST_DOCUMENT_BYTES + 1);
+        let long = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}");
+        for (answer, words) in [
+            ("", unanswered),
+            ("SSH-2.0-x\r\n\r\n", "the server's answer is no HTTP/1.1"),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+                "the server closed the connection",
+            ),
+            (
+                "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+                "the answer is 404 Not Found",
+            ),
+            (long.as_str(), "it has more than 1048576 bytes"),
+        ] {
+            assert_eq!(said(answer).await, words);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_said_to_refuse() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/index", listener.local_addr().unwrap());
+        drop(listener);
+        let error = client(&url).get(&url).await.unwrap_err();
+        assert_eq!(error, "the server refused the connection");
+    }
 
     #[test]
     fn a_lifetime_is_what_the_headers_leave_of_it() {

@@ -11,6 +11,7 @@ mod client;
 mod document;
 mod metadata;
 mod pattern;
+mod words;
 
 pub use client::{Client, ClientConfig, ConfigError, check};
 pub use document::{DocumentError, MOST_DOCUMENT_BYTES, MOST_OBJECT_BYTES};
