@@ -6,7 +6,7 @@ use bytes::Bytes;
 use underpass_ltp::segment::{Body, Checkpoint, Data, Report, Segment};
 use underpass_ltp::{CommonMemory, Event, Reason, SendError};
 
-use crate::hostile::{bytes, peers, red, send_all};
+use crate::hostile::{bytes, end, peers, red, send_all};
 use crate::world::{Link, World, block};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -50,15 +50,7 @@ fn send_most(world: &mut World, number: u64, block: &[u8]) {
 
 /// The rest of that block arrives.
 fn send_rest(world: &mut World, number: u64, block: &[u8]) {
-    let rest = Data {
-        checkpoint: Some(Checkpoint {
-            serial: 1,
-            report: 0,
-        }),
-        ends_red: true,
-        ends_block: true,
-        ..red(90_000, &block[90_000..])
-    };
+    let rest = end(red(90_000, &block[90_000..]), 1);
     world.inject(0, bytes(peers(number), Body::Data(rest)));
 }
 

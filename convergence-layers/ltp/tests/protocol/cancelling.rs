@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use underpass_ltp::segment::{Body, Checkpoint, Data, Report};
+use underpass_ltp::segment::{Body, Report};
 use underpass_ltp::{Reason, Span};
 
-use crate::hostile::{bytes, peers, red, send_all};
+use crate::hostile::{bytes, end, peers, red, send_all};
 use crate::world::{Link, World, block};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -37,15 +37,7 @@ fn the_sender_cancels_and_both_sides_know() {
 fn the_client_is_told_once_of_a_block_that_both_sides_cancel() {
     let mut world = World::new(Link::clean(), 1, |_| {});
     let session = peers(1);
-    let whole = Data {
-        checkpoint: Some(Checkpoint {
-            serial: 1,
-            report: 0,
-        }),
-        ends_red: true,
-        ends_block: true,
-        ..red(10, &[7; 10])
-    };
+    let whole = end(red(10, &[7; 10]), 1);
     world.inject(0, bytes(session, Body::Data(whole)));
     // Behind the block's end.
     world.inject(0, bytes(session, Body::Data(red(20, &[7; 10]))));
@@ -210,15 +202,7 @@ fn a_span_that_ends_tells_the_peer_once_and_leaves_to_the_next_what_was_not_take
 #[test]
 fn a_block_that_the_client_has_taken_is_not_left_to_the_next_span() {
     let mut world = World::new(Link::clean(), 1, |_| {});
-    let whole = Data {
-        checkpoint: Some(Checkpoint {
-            serial: 1,
-            report: 0,
-        }),
-        ends_red: true,
-        ends_block: true,
-        ..red(0, &[7; 10])
-    };
+    let whole = end(red(0, &[7; 10]), 1);
     world.inject(0, bytes(peers(1), Body::Data(whole)));
     world.inject(0, bytes(peers(2), Body::Data(red(0, &[7; 10]))));
     assert_eq!(world.ends[0].received.len(), 1);

@@ -66,7 +66,8 @@ fn acknowledge(world: &mut World, session: SessionId) -> u64 {
     report.serial
 }
 
-fn end(data: Data<'_>, serial: u64) -> Data<'_> {
+/// The same data as the last of a block that is all red, with a checkpoint of this serial number.
+pub fn end(data: Data<'_>, serial: u64) -> Data<'_> {
     Data {
         checkpoint: Some(Checkpoint { serial, report: 0 }),
         ends_red: true,

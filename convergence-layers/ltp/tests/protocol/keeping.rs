@@ -2,26 +2,13 @@
 
 use std::time::Duration;
 
-use underpass_ltp::segment::{Body, Checkpoint, Data};
+use underpass_ltp::segment::{Body, Data};
 use underpass_ltp::{Event, Reason};
 
-use crate::hostile::{bytes, peers, red};
+use crate::hostile::{bytes, end, peers, red};
 use crate::world::{Link, World, block};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
-
-/// The last bytes of a block that is all red.
-fn last(offset: u64, bytes: &[u8]) -> Data<'_> {
-    Data {
-        checkpoint: Some(Checkpoint {
-            serial: 1,
-            report: 0,
-        }),
-        ends_red: true,
-        ends_block: true,
-        ..red(offset, bytes)
-    }
-}
 
 #[test]
 fn a_block_that_is_longer_than_memory_comes_through_whatever_the_link_does() {
@@ -79,7 +66,7 @@ fn of_bytes_that_come_again_the_first_are_kept_and_none_twice() {
     other[..1_000].copy_from_slice(&whole[8_000..9_000]);
     other[2_000..].copy_from_slice(&whole[10_000..11_000]);
     take(red(8_000, &other));
-    take(last(15_000, &whole[15_000..]));
+    take(end(red(15_000, &whole[15_000..]), 1));
     for from in (0..16_000).step_by(800) {
         take(part(from, from + 800));
     }
@@ -116,7 +103,7 @@ fn pieces_have_their_memory_until_they_are_kept_and_what_finds_none_comes_again(
         for offset in (0..400_000).step_by(1_000) {
             let part = &whole[offset..offset + 1_000];
             let data = match offset {
-                399_000 => last(399_000, part),
+                399_000 => end(red(399_000, part), 1),
                 _ => red(offset as u64, part),
             };
             let segment = bytes(peers(1), Body::Data(data));
