@@ -15,10 +15,11 @@ use thiserror::Error;
 
 use crate::queue::{Entry, Left};
 
-/// The layout below, as `user_version`.
+/// The layout below, as `user_version`. A start that was interrupted while it made the table is
+/// completed by the next one.
 const FORMAT: i64 = 1;
 const LAYOUT: &str = "
-    CREATE TABLE report (
+    CREATE TABLE IF NOT EXISTS report (
         id INTEGER PRIMARY KEY,
         node INTEGER NOT NULL,
         made_ms INTEGER NOT NULL,
@@ -271,6 +272,21 @@ mod tests {
         assert_eq!((entries.len(), entries[0].id), (1, 2));
         assert_eq!(entries[0].report, entry(2, 0).report);
         assert!(entries[0].made_ms.abs_diff(50) < 50, "{entries:?}");
+        spool.close();
+    }
+
+    #[test]
+    fn a_database_without_its_version_yet_is_completed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sqlite");
+        let (table, _) = LAYOUT.split_once(';').unwrap();
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch(table).unwrap();
+        drop(connection);
+        let (spool, left, seen) = open(&path, Instant::now());
+        assert_eq!(left, []);
+        spool.save(vec![entry(1, 0)]);
+        assert!(matches!(seen.recv().unwrap(), Done::Saved(Ok(()))));
         spool.close();
     }
 

@@ -13,17 +13,18 @@ use super::{Kind, ObjectKey, RecordKey, Side, Store, StoreError};
 use crate::id::Id;
 use crate::wire::Key;
 
-/// The layout below, as `user_version`.
+/// The layout below, as `user_version`. A start that was interrupted while it made the tables is
+/// completed by the next one.
 const FORMAT: i64 = 1;
 const LAYOUT: &str = "
-    CREATE TABLE record (
+    CREATE TABLE IF NOT EXISTS record (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         side INTEGER NOT NULL, peer INTEGER NOT NULL,
         id BLOB NOT NULL, attempt INTEGER NOT NULL,
         body TEXT NOT NULL,
         UNIQUE (side, peer, id, attempt)
     );
-    CREATE TABLE part (
+    CREATE TABLE IF NOT EXISTS part (
         side INTEGER NOT NULL, peer INTEGER NOT NULL,
         id BLOB NOT NULL, attempt INTEGER NOT NULL,
         kind INTEGER NOT NULL, number INTEGER NOT NULL,
@@ -256,6 +257,22 @@ mod tests {
         store.delete_record(&object(1).record).unwrap();
         store.commit().unwrap();
         assert!(store.records(Side::Queue).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_database_of_which_only_a_part_was_made_is_completed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.sqlite");
+        let (first_table, _) = LAYOUT.split_once(';').unwrap();
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch(first_table).unwrap();
+        drop(connection);
+        let mut store = SqliteStore::open(&path).unwrap();
+        store.put_record(&object(1).record, "one").unwrap();
+        store.put_part(&object(1), 0, b"part").unwrap();
+        store.commit().unwrap();
+        drop(store);
+        assert_eq!(SqliteStore::open(&path).unwrap().bytes(), 4);
     }
 
     #[test]
