@@ -106,7 +106,11 @@ impl Rotated {
         if self.bytes > 0 && self.bytes + bytes > self.most_bytes {
             let mut former = self.path.clone().into_os_string();
             former.push(".1");
-            fs::rename(&self.path, former)?;
+            match fs::rename(&self.path, former) {
+                // Somebody has removed it, or the new file could not be opened the last time.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                renamed => renamed?,
+            }
             *self = Rotated::open(self.path.clone(), self.most_bytes)?;
         }
         self.file.write_all(piece)?;
@@ -134,6 +138,17 @@ mod tests {
         let former = folder.path().join("access.log.1");
         assert_eq!(fs::read_to_string(former).unwrap(), "second\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_begins_anew_at_its_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mut file = Rotated::open(path.clone(), 10).unwrap();
+        file.write(b"first\n").unwrap();
+        fs::remove_file(&path).unwrap();
+        file.write(b"second\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second\n");
     }
 
     #[test]
