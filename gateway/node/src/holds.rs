@@ -205,7 +205,14 @@ impl From<Written> for Holds {
 #[derive(Debug)]
 pub struct KeptHolds {
     file: PathBuf,
-    state: Mutex<Holds>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    holds: Holds,
+    /// The file says something else, since it could not be written.
+    is_unwritten: bool,
 }
 
 impl KeptHolds {
@@ -213,16 +220,23 @@ impl KeptHolds {
     /// node runs.
     pub fn load(state_dir: &Path) -> KeptHolds {
         let file = state_dir.join(FILE);
-        let state = Mutex::new(read(&file));
-        KeptHolds { file, state }
+        let state = State {
+            holds: read(&file),
+            is_unwritten: false,
+        };
+        KeptHolds {
+            file,
+            state: Mutex::new(state),
+        }
     }
 
     pub fn all(&self) -> Vec<Hold> {
-        self.lock().by_number()
+        self.lock().holds.by_number()
     }
 
     /// Lets `act` change what is in force and the holds, one caller at a time, and writes the holds
-    /// to disk. Blocks.
+    /// to disk. What an earlier call could not write is written then, too, even if this one changes
+    /// nothing or is refused: a caller who was told of a full disk repeats the request. Blocks.
     ///
     /// # Errors
     /// The outer error is that of `act`, which then must have changed nothing. The inner one says
@@ -232,19 +246,20 @@ impl KeptHolds {
         act: impl FnOnce(&mut Holds) -> Result<R, E>,
     ) -> Result<(R, io::Result<()>), E> {
         let mut state = self.lock();
-        let before = state.clone();
-        let done = act(&mut state)?;
-        let written = match *state == before {
-            true => Ok(()),
-            false => write(&self.file, &state),
+        let before = state.holds.clone();
+        let done = act(&mut state.holds);
+        let written = match state.is_unwritten || state.holds != before {
+            true => write(&self.file, &state.holds),
+            false => Ok(()),
         };
-        Ok((done, written))
+        state.is_unwritten = written.is_err();
+        Ok((done?, written))
     }
 
     /// Puts the holds into force, as far as the node has the paths and classes that they name.
     pub fn apply(&self, shell: &Shell, config: &Config) {
         let state = self.lock();
-        for hold in state.by_place.values() {
+        for hold in state.holds.by_place.values() {
             let Held::BeamRate { rate_bps } = &hold.held else {
                 apply_to_path(&hold.held, shell, config);
                 continue;
@@ -253,7 +268,7 @@ impl KeptHolds {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Holds> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
 }
@@ -446,6 +461,32 @@ mod tests {
         });
         assert!(done.expect("done").1.is_err());
         assert_eq!(gone.all().len(), 1, "it is in force all the same");
+    }
+
+    #[test]
+    fn what_a_full_disk_did_not_take_is_written_when_the_request_is_repeated() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state_dir = folder.path().join("state");
+        let kept = KeptHolds::load(&state_dir);
+        let block = |holds: &mut Holds| {
+            holds.set(blocked("lte"), "uid 0");
+            Ok::<_, ()>(())
+        };
+        assert!(kept.change(block).expect("done").1.is_err());
+        assert!(kept.change(block).expect("done").1.is_err());
+        fs::create_dir(&state_dir).expect("a folder");
+        assert!(kept.change(block).expect("done").1.is_ok());
+        assert_eq!(KeptHolds::load(&state_dir).all(), kept.all());
+        // A release that was not written is, even if nothing is left to release.
+        fs::rename(&state_dir, folder.path().join("away")).expect("renamed");
+        let release = |holds: &mut Holds| {
+            holds.release(&blocked("lte"));
+            Ok::<_, ()>(())
+        };
+        assert!(kept.change(release).expect("done").1.is_err());
+        fs::rename(folder.path().join("away"), &state_dir).expect("renamed");
+        assert!(matches!(kept.change(|_| Err::<(), _>(7)), Err(7)));
+        assert_eq!(told(&KeptHolds::load(&state_dir)), []);
     }
 
     #[test]
