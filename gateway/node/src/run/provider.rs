@@ -24,6 +24,8 @@ use crate::{clock, state_files};
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long to wait when custody has no room.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long to wait when the disk does not take the file.
+const REWRITE: Duration = Duration::from_secs(30);
 /// What a hub passes on, over restarts.
 const FILE: &str = "passed-settings.json";
 /// A larger file is not one of this node.
@@ -298,14 +300,17 @@ impl Provider {
 pub(super) async fn pass_on(provider: Arc<Provider>) {
     let mut written = 0;
     loop {
-        let next = provider.tell();
+        let mut next = provider.tell();
         let newest = newest(&provider.passed());
         if newest != written {
-            written = newest;
             let of = provider.clone();
             let write = move || state_files::replace(&of.file, &of.contents()?);
             if let Ok(Err(error)) = tokio::task::spawn_blocking(write).await {
                 tracing::error!(%error, "settings would not survive a restart");
+                let again = Instant::now() + REWRITE;
+                next = Some(next.map_or(again, |next| next.min(again)));
+            } else {
+                written = newest;
             }
         }
         match next {
@@ -365,5 +370,52 @@ impl Service for Receiver {
             passed.due = true;
         }
         provider.due.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+    use underpass_bundle::MemoryStore;
+    use underpass_edge::dial::Families;
+    use underpass_engine::Engine;
+
+    use super::*;
+    use crate::run::engine::configure;
+
+    const TERMINAL: u64 = 10;
+
+    fn hub(state_dir: &Path) -> Arc<Provider> {
+        let text = format!(
+            "[node]\nnumber = 1\nrole = \"hub\"\nstate_dir = {state_dir:?}\n[tls]\nplain = true\n\
+             [[listener]]\nname = \"beam\"\nlisten = \"[::]:4556\"\n\
+             [[terminal]]\nnode = {TERMINAL}\nsend_rate_bps = 8000000\n\
+             receive_rate_bps = 8000000\nrtt_ms = 600\n"
+        );
+        let config = Config::parse(&text, Path::new("node.toml")).expect("a configuration");
+        let engine = configure(&config, 1, Families::BOTH);
+        let store = Box::new(MemoryStore::default());
+        let engines = Engine::of_shards(Instant::now(), &engine, vec![store]).expect("an engine");
+        let (inbound, _) = mpsc::unbounded_channel();
+        let shell = Shell::new(engines, &engine, inbound);
+        let (kept, _) = KeptSettings::load(state_dir);
+        Provider::start(&Current::new(config), &shell, &Arc::new(kept))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settings_that_the_disk_did_not_take_are_written_once_it_takes_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let provider = hub(folder.path());
+        let file = folder.path().join(FILE);
+        // A file cannot replace a folder.
+        std::fs::create_dir_all(file.join("x")).expect("a folder");
+        let passing = tokio::spawn(pass_on(provider.clone()));
+        let set = provider.set(TERMINAL, Vec::new(), Vec::new(), Vec::new());
+        set.expect("settings");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        std::fs::remove_dir_all(&file).expect("removed");
+        tokio::time::sleep(2 * REWRITE).await;
+        assert_eq!(read(&file).into_keys().collect::<Vec<_>>(), [TERMINAL]);
+        passing.abort();
     }
 }
