@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dama.prediction import Obstruction
 from dama.prediction.geojson import to_feature
+from dama.prediction.learning import KIND as LEARNED
 from dama.prediction.obstruction import MAX_NAME
 from dama.prediction.places import Position
 from underpass_control.storage.boxes import Box, box_of, touches, touching
@@ -40,7 +41,7 @@ _ADVISORY_LOCK = 0x756E_6D61
 
 
 class UnstorableError(ValueError):
-    """The database cannot store such an id or name."""
+    """The database cannot store such an id or name, or a learned place has the id."""
 
 
 async def put(
@@ -56,12 +57,12 @@ async def put(
     `properties` has, by id, further properties to store with them.
 
     Raises:
-        UnstorableError: One has such an id or name; none was set.
+        UnstorableError: One has such an id or name; the transaction has to be rolled back.
     """
     rows = await _rows(source, obstructions)
     for row in rows:
         row["properties"] |= (properties or {}).get(row["id"], {})
-    await _put_rows(connection, rows)
+    await _put_rows(connection, source, rows)
     if rows:
         _publish_ids(publish, "set", source, [one.id for one in obstructions])
 
@@ -82,7 +83,8 @@ async def replace(
 ) -> Replaced:
     """Replace a map's obstructions by these; all others that it had are deleted.
 
-    If another map has one of the same id, it belongs to this map from now on.
+    If another map has one of the same id, it belongs to this map from now on; learned places belong
+    to no map.
 
     Raises:
         UnstorableError: One has such an id or name; the transaction has to be rolled back.
@@ -90,7 +92,7 @@ async def replace(
     await _lock_maps(connection)
     kept: set[str] = set()
     async for some in portions:
-        await _put_rows(connection, await _rows(source, some))
+        await _put_rows(connection, source, await _rows(source, some))
         kept.update(one.id for one in some)
     # Read last: SQLite locks the file with the first row that is written.
     had = await connection.scalars(select(Table.id).where(Table.source == source))
@@ -145,13 +147,30 @@ async def _delete(connection: AsyncConnection, ids: Sequence[str]) -> None:
         await connection.execute(delete(Table).where(Table.id.in_(some)))
 
 
-async def _put_rows(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> None:
+async def _put_rows(
+    connection: AsyncConnection, source: str, rows: Sequence[dict[str, Any]]
+) -> None:
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    # A map has no counts: it would replace a learned place by one that nothing was learned of.
+    others = None if source == LEARNED else Table.source != LEARNED
     for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
         insert = dialect.insert(Table)
         replaced = {name: insert.excluded[name] for name in rows[0] if name != "id"}
-        statement = insert.on_conflict_do_update(index_elements=["id"], set_=replaced)
-        await connection.execute(statement, rows[start : start + _AT_ONCE])
+        statement = insert.on_conflict_do_update(index_elements=["id"], set_=replaced, where=others)
+        await connection.execute(statement, some)
+        if others is not None:
+            await _check_not_learned(connection, [row["id"] for row in some])
+
+
+async def _check_not_learned(connection: AsyncConnection, ids: Sequence[str]) -> None:
+    query = select(Table.id).where(Table.id.in_(ids), Table.source == LEARNED)
+    learned = await connection.scalar(query.order_by(Table.id).limit(1))
+    if learned is not None:
+        raise UnstorableError(
+            f"{learned[:40]!r} is a learned place, whose counts would be lost: leave it out, or "
+            "send its export with its counts by POST /v1/obstructions"
+        )
 
 
 async def remove(connection: AsyncConnection, publish: Publish, obstruction_id: str) -> bool:

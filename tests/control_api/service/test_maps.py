@@ -16,6 +16,7 @@ from underpass_control.http import maps
 from underpass_control.http.sequences import Pace
 
 from tests.control_api.service.api import Api, Reply
+from tests.control_api.service.test_expectations import LOSS, PLACE, learn
 from tests.control_api.service.test_tags import NASTY
 
 
@@ -187,6 +188,23 @@ def test_learned_places_are_no_map_and_other_kinds_of_body_are_refused(api: Api)
         assert (answer.status, "learned" in answer.problem) == (409, True)
     assert put(api, "x" * 65, tunnel("a")).status == 404
     assert put(api, "town", tunnel("a"), kind="application/json").status == 415
+
+
+def test_no_map_takes_over_a_learned_place(api: Api) -> None:
+    learn(api, LOSS)
+    (place,) = api.get("/v1/obstructions").json["features"]
+    assert put(api, "town", tunnel("old")).status == 200
+    counts = {"lost", "held"}
+    of_place = {name: one for name, one in place["properties"].items() if name not in counts}
+    bare = [tunnel("new"), {**place, "properties": of_place}]
+    collection = {"type": "FeatureCollection", "features": bare}
+    for refused in (
+        put(api, "town", tunnel("new"), place),
+        api.call("POST", "/v1/obstructions", collection),
+    ):
+        assert refused.status == 422
+        assert f"'{PLACE.id}' is a learned place" in refused.problem
+    assert learn(api) == ([PLACE.id, "old"], {PLACE.id: PLACE})
 
 
 def test_a_map_is_imported_in_place_of_the_one_before(url: str, tmp_path: Path) -> None:
