@@ -4,7 +4,8 @@ A condition that comes and goes with each look is one alert: it has to hold for 
 before it fires, and to be gone for its `keep firing for` before it is resolved, as in Prometheus.
 The times since when it holds, or is gone, are in the database: processes that look in turn, and one
 that restarts, continue from there. While no process looks, no reports are taken in either, so a
-condition found before and after counts as having held.
+condition found before and after counts as having held. By a rule that is withheld, none begins, and
+what has begun goes on.
 
 Times are UTC in ms since the Unix epoch.
 """
@@ -52,6 +53,7 @@ def judge(
     pending: Mapping[Subject, int],
     firing: Mapping[int, Firing],
     quiet: Collection[int],
+    withheld: Collection[int],
     now_ms: int,
 ) -> Verdict:
     """Return the changes that a look makes.
@@ -62,12 +64,13 @@ def judge(
         pending: conditions that do not fire yet, and since when each holds.
         firing: the firing alerts, by number.
         quiet: terminals in maintenance: their alerts are over at once.
+        withheld: rules by which no alert begins and no condition starts to pend.
         now_ms: the time of the look.
     """
     verdict = Verdict()
     known = {one.subject for one in firing.values()}
     for subject, text in found.items():
-        if subject in known:
+        if subject in known or subject.rule in withheld:
             continue
         for_ms = rules[subject.rule].for_ms
         if now_ms - pending.get(subject, now_ms) >= for_ms:

@@ -118,6 +118,23 @@ def wrong(rules: Iterable[Rule], facts: Iterable[Facts], now_ms: int) -> dict[Su
     return found
 
 
+def withheld(rules: Iterable[Rule], hears_for_s: float) -> set[int]:
+    """Return the rules by which no alert begins yet, as the silence may be this service's own.
+
+    After an outage of the service or its database, the last reports of all terminals are as old as
+    the outage is long. So silence counts once a process has been able to hear for the limit.
+
+    Args:
+        rules: all rules.
+        hears_for_s: for how long this process has been able to hear, in seconds.
+    """
+    return {
+        rule.id
+        for rule in rules
+        if rule.kind is RuleKind.UNHEARD and hears_for_s * 1000 <= rule.limit_ms
+    }
+
+
 def _unheard(one: Facts, rule: Rule, now_ms: int) -> Iterator[tuple[str, str]]:
     if one.heard_ms is not None and now_ms - one.heard_ms > rule.limit_ms:
         # The text leaves out the time that has passed: it would differ each time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from hypothesis import given
@@ -37,9 +38,16 @@ class Kept:
         found = {SUBJECT: "wrong"} if holds and self.rules and not quiet else {}
         self.take(self.judge(found, at_ms, quiet=quiet), at_ms)
 
-    def judge(self, found: dict[Subject, str], at_ms: int, *, quiet: bool = False) -> Verdict:
+    def judge(
+        self,
+        found: dict[Subject, str],
+        at_ms: int,
+        *,
+        quiet: bool = False,
+        withheld: Collection[int] = (),
+    ) -> Verdict:
         silent = {SUBJECT.terminal} if quiet else set()
-        return judge(self.rules, found, self.pending, self.firing, silent, at_ms)
+        return judge(self.rules, found, self.pending, self.firing, silent, withheld, at_ms)
 
     def take(self, verdict: Verdict, at_ms: int) -> None:
         for subject in verdict.pend:
@@ -119,6 +127,19 @@ def test_maintenance_and_a_deleted_rule_end_an_alert_at_once() -> None:
             kept.rules = {}
         kept.look(holds=True, at_ms=5_000, quiet=end == "maintenance")
         assert kept.told == [("firing", 0), ("resolved", 5_000)], end
+
+
+def test_by_a_rule_that_is_withheld_nothing_begins_and_nothing_is_forgotten() -> None:
+    found = {SUBJECT: "wrong"}
+    new = Kept({1: rule()})
+    assert new.judge(found, 0, withheld={1}) == Verdict()
+    assert new.judge(found, 0, withheld={2}).fire == found
+    pends = Kept({1: rule(for_s=10)}, {SUBJECT: 0})
+    assert pends.judge(found, 10_000, withheld={1}) == Verdict()
+    assert pends.judge(found, 10_000).fire == found
+    fires = Kept({1: rule()}, {}, {5: Firing(SUBJECT, None)})
+    assert fires.judge(found, 0, withheld={1}) == Verdict()
+    assert fires.judge({}, 0, withheld={1}).resolve == [5]
 
 
 def test_what_pends_is_forgotten_in_maintenance() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from underpass_control.alerts.rules import Facts, Loss, Rule, RuleKind, Subject, wrong
+from underpass_control.alerts.rules import Facts, Loss, Rule, RuleKind, Subject, withheld, wrong
 
 from dama.planner import Link
 
@@ -28,6 +28,13 @@ def test_nothing_is_wrong_with_a_terminal_that_is_fine_or_has_never_been_heard()
 def test_a_terminal_is_unheard_once_the_limit_is_over() -> None:
     assert subjects(replace(FINE, heard_ms=NOW_MS - 60_000)) == set()
     assert subjects(replace(FINE, heard_ms=NOW_MS - 60_001)) == {Subject(1, 11, "")}
+
+
+def test_only_silence_waits_until_the_service_has_heard_for_the_limit() -> None:
+    rules = (UNHEARD, LINK_DOWN, DEBT, CERTIFICATE, VERSION)
+    assert withheld(rules, 0.0) == {UNHEARD.id}
+    assert withheld(rules, 60.0) == {UNHEARD.id}
+    assert withheld(rules, 60.001) == set()
 
 
 def test_a_link_that_is_lost_as_long_as_was_predicted_is_not_wrong() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import math
 import time
 from collections.abc import Callable
 from ipaddress import ip_network
@@ -18,7 +19,7 @@ from sqlalchemy import event, func, insert, select, update
 from underpass_control.alerts import evidence
 from underpass_control.alerts.mail import mail_server_of
 from underpass_control.alerts.messages import News
-from underpass_control.alerts.watch import look
+from underpass_control.alerts.watch import Watch
 from underpass_control.metrics import Metrics
 from underpass_control.pruning import prune
 from underpass_control.roles import Role
@@ -93,9 +94,14 @@ def target(api: Api, url: str) -> Any:
     return made.json
 
 
+def watch(api: Api) -> Watch:
+    """Return what checks the rules, as if terminals had been heard all the time."""
+    return Watch(api.database, api.changes, Metrics(), hears_since_s=-math.inf)
+
+
 def looked(api: Api) -> list[dict[str, Any]]:
     """Check the rules; return the alerts that fire."""
-    api.run(look(api.database, api.changes, Metrics()))
+    api.run(watch(api).look())
     found: list[dict[str, Any]] = api.get("/v1/alerts?firing=true").json["alerts"]
     return found
 
@@ -156,7 +162,7 @@ def test_an_alert_fires_once_and_is_resolved_once_whoever_looks(quiet: Api) -> N
 
 
 async def _together(api: Api) -> None:
-    await asyncio.gather(*(look(api.database, api.changes, Metrics()) for _ in range(4)))
+    await asyncio.gather(*(watch(api).look() for _ in range(4)))
 
 
 def test_many_alerts_fire_and_are_resolved_in_portions(quiet: Api) -> None:
@@ -185,7 +191,7 @@ def test_many_alerts_fire_and_are_resolved_in_portions(quiet: Api) -> None:
 
         engine = quiet.database.engine.sync_engine
         event.listen(engine, "after_cursor_execute", executed)
-        quiet.run(look(quiet.database, quiet.changes, Metrics()))
+        quiet.run(watch(quiet).look())
         event.remove(engine, "after_cursor_execute", executed)
         return found
 
@@ -487,7 +493,7 @@ def test_an_error_that_nobody_has_thought_of_ends_neither_looking_nor_sending(
         api.add_beam()
         hook = Hook(api)
         target(api, hook.url())
-        rule(api)
+        rule(api, limit_s=1)
         silent_since(api, 0)
         until(api, lambda: bool(hook.got))
         assert broken == {"read": 0, "claim": 0}
@@ -511,7 +517,7 @@ def test_the_service_itself_asks_nothing_within_its_own_network(url: str) -> Non
         hook = Hook(api)
         # A name is checked when a connection to it is made.
         target(api, hook.url().replace("127.0.0.1", "localhost"))
-        rule(api)
+        rule(api, limit_s=1)
         silent_since(api, 0)
         until(api, lambda: "no public address" in (failure(api) or ""))
         assert hook.got == []
