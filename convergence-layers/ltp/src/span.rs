@@ -6,6 +6,7 @@ mod input;
 mod keeping;
 mod output;
 mod timeouts;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -178,6 +179,8 @@ pub struct Span {
     /// Closed sessions in the order in which they ended, each with the time on the link.
     closed_order: VecDeque<(Duration, u64)>,
     waiting: VecDeque<Waiting>,
+    /// At this length `waiting` is cleared of sessions that are over.
+    next_clearing: usize,
     answers: usize,
     /// Sessions with something to send again.
     again: VecDeque<u64>,
@@ -229,6 +232,7 @@ impl Span {
             closed: HashSet::new(),
             closed_order: VecDeque::new(),
             waiting: VecDeque::new(),
+            next_clearing: ANSWERS,
             answers: 0,
             again: VecDeque::new(),
             fresh: VecDeque::new(),
@@ -530,7 +534,7 @@ impl Span {
             sending.asked.clear();
             sending.cancelling = Some(Cancelling::new(reason));
             self.sending.insert(number, sending);
-            self.waiting.push_back(Waiting::CancelSent { number });
+            self.queue(Waiting::CancelSent { number });
         }
         self.events.push_back(Event::Cancelled {
             key,
@@ -559,14 +563,14 @@ impl Span {
         cancelled.cancelling = Some(Cancelling::new(reason));
         self.receiving.insert(number, cancelled);
         self.arrivals.push_back(number);
-        self.waiting.push_back(Waiting::CancelReceived { number });
+        self.queue(Waiting::CancelReceived { number });
     }
 
     /// A short answer that needs no memory of its session.
     fn answer_at_once(&mut self, session: SessionId, body: Body<'static>) {
         if self.answers < ANSWERS {
             self.answers += 1;
-            self.waiting.push_back(Waiting::Answer(session, body));
+            self.queue(Waiting::Answer(session, body));
         }
     }
 }

@@ -338,7 +338,7 @@ impl Span {
         }
         if !issued.queued {
             issued.queued = true;
-            self.waiting.push_back(Waiting::Report { number, serial });
+            self.queue(Waiting::Report { number, serial });
         }
     }
 

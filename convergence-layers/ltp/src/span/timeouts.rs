@@ -109,9 +109,9 @@ impl Span {
         } else if is_over {
             self.end_receiving(number);
         } else if sent {
-            self.waiting.push_back(Waiting::CancelSent { number });
+            self.queue(Waiting::CancelSent { number });
         } else {
-            self.waiting.push_back(Waiting::CancelReceived { number });
+            self.queue(Waiting::CancelReceived { number });
         }
     }
 

@@ -349,6 +349,38 @@ fn answers_that_cannot_leave_do_not_pile_up() {
 }
 
 #[test]
+fn what_waits_for_sessions_that_are_over_does_not_pile_up() {
+    let mut world = World::new(Link::clean(), 1, |_| {});
+    let now = world.instant();
+    world.ends[0].span.block_link(now, true);
+    let asks = Data {
+        checkpoint: Some(Checkpoint {
+            serial: 1,
+            report: 0,
+        }),
+        ..red(0, b"x")
+    };
+    for number in 1..=50_000 {
+        // A report waits, and then the cancellation of the block, whose byte changes.
+        world.inject(0, bytes(peers(number), Body::Data(asks)));
+        world.inject(0, bytes(peers(number), Body::Data(red(0, b"y"))));
+        let cancel = Body::CancelBySender(Reason::Client);
+        world.inject(0, bytes(peers(number), cancel));
+        assert!(world.ends[0].span.waiting_segments() <= 2 * 4_096);
+    }
+    assert_eq!(world.ends[0].lost.len(), 50_000);
+    // What is not over is still told.
+    world.inject(0, bytes(peers(60_000), Body::Data(asks)));
+    world.ends[0].span.block_link(now, false);
+    let (mut out, mut reports) = (Vec::new(), 0);
+    while world.ends[0].span.poll_transmit(now, &mut out) {
+        reports += usize::from(out[0] == 8);
+        out.clear();
+    }
+    assert_eq!(reports, 1);
+}
+
+#[test]
 fn blocks_that_cannot_be_sent_are_errors() {
     let mut world = World::new(Link::clean(), 1, |config| config.sent_sessions = 2);
     let span = &mut world.ends[0].span;
