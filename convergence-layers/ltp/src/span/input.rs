@@ -367,8 +367,9 @@ impl Span {
         self.claimed_runs = self.claimed_runs + sending.runs() - claimed;
         self.gaps_waiting = self.gaps_waiting + sending.again_count() - waited;
         let serial = report.checkpoint;
-        // An impossible report answers no checkpoint.
-        if heard != Heard::Impossible
+        // An impossible report answers no checkpoint. One that came before has answered its own: if
+        // it answered others, too, a peer that repeats it would be asked without end.
+        if !matches!(heard, Heard::Impossible | Heard::Known)
             && let Some(asked) = sending.asked.remove(&serial)
             && let Some(due) = asked.due
         {

@@ -345,6 +345,31 @@ fn a_report_of_what_was_not_sent_answers_no_checkpoint() {
 }
 
 #[test]
+fn a_report_that_came_before_answers_no_other_checkpoint() {
+    let mut link = Link::clean();
+    link.loss = 1.0;
+    let mut world = World::new(link, 1, |config| config.tries = 10);
+    let session = world.send(0, 1, &block(1, 100_000), None);
+    let first = send_all(&mut world);
+    for round in 1..=200 {
+        // The peer repeats one report on a half, whatever checkpoint asks for the rest.
+        for checkpoint in first..=first + round {
+            let half = Report {
+                serial: 5,
+                checkpoint,
+                lower: 0,
+                upper: 50_000,
+                claims: vec![(0, 50_000)],
+            };
+            world.inject(0, bytes(session, Body::Report(half)));
+        }
+        world.run(S(3 * round));
+    }
+    let gone = (1, Reason::Retransmissions, false);
+    assert_eq!(world.ends[0].cancelled, [gone]);
+}
+
+#[test]
 fn claims_that_do_not_fit_their_report_are_malformed() {
     let session = SessionId {
         originator: NUMBERS[0],
