@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use serde_json::json;
 use tempfile::NamedTempFile;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use underpass_applications::wire::Event;
 
@@ -24,13 +25,21 @@ pub async fn execute(command: ReceiveCommand) -> Result<(), BpError> {
     }
 }
 
-/// Waits for Ctrl-C if payloads go into files, so that no partial file is left behind. Once this
-/// has been called, Ctrl-C no longer ends the process by itself, so the command has to wait for it
-/// as long as it runs.
+/// Waits for Ctrl-C or SIGTERM if payloads go into files, so that no partial file is left behind.
+/// Once this has been called, neither ends the process by itself any more, so the command has to
+/// wait for it as long as it runs.
 async fn interrupted(command: &ReceiveCommand) {
-    if command.folder.is_none() || tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+    if command.folder.is_some()
+        && let Ok(mut interrupt) = signal(SignalKind::interrupt())
+        && let Ok(mut terminate) = signal(SignalKind::terminate())
+    {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        return;
     }
+    std::future::pending::<()>().await;
 }
 
 async fn receive(command: &ReceiveCommand) -> Result<(), BpError> {

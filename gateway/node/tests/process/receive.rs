@@ -83,8 +83,9 @@ fn ended(mut child: Child) -> ExitStatus {
 }
 
 #[test]
-fn control_c_ends_it_in_and_behind_a_long_payload_and_leaves_no_part() {
-    for whole in [false, true] {
+fn a_signal_ends_it_in_and_behind_a_long_payload_and_leaves_no_part() {
+    let signals = [Signal::SIGINT, Signal::SIGTERM].into_iter();
+    for (signal, whole) in signals.flat_map(|signal| [(signal, false), (signal, true)]) {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("applications.sock");
         let received = folder.path().join("received");
@@ -105,7 +106,7 @@ fn control_c_ends_it_in_and_behind_a_long_payload_and_leaves_no_part() {
             desk.hear("acknowledge");
         }
         let process = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        kill(process, Signal::SIGINT).unwrap();
+        kill(process, signal).unwrap();
         assert_eq!(ended(child).code(), Some(1));
         let files = fs::read_dir(&received).unwrap();
         let files: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
