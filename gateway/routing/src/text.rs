@@ -41,7 +41,7 @@ type Key = (Node, Node, u64, usize);
 /// a contact FROM_TIME TO_TIME FROM_NODE TO_NODE BYTES_PER_SECOND [CONFIDENCE]
 /// c contact FROM_TIME FROM_NODE TO_NODE BYTES_PER_SECOND [CONFIDENCE]
 /// d contact FROM_TIME|* FROM_NODE TO_NODE
-/// a range FROM_TIME TO_TIME ONE_NODE OTHER_NODE LIGHT_SECONDS
+/// a range FROM_TIME TO_TIME ONE_NODE OTHER_NODE LIGHT_SECONDS [CONFIDENCE]
 /// d range FROM_TIME|* ONE_NODE OTHER_NODE
 /// ```
 ///
@@ -53,9 +53,9 @@ type Key = (Node, Node, u64, usize);
 ///
 /// A contact gets the light time of the ranges that hold during it, and is split where
 /// that changes; a contact without any range is an error. Ignored are registrations (a
-/// node with itself, from `-1` on), hypothetical contacts (until `0`), contacts of
-/// confidence 0, commands for other purposes, and, between `## begin` and `## end`,
-/// commands for programs other than `ionadmin`.
+/// node with itself, from `-1` on), hypothetical contacts (from or until `0`), contacts of
+/// confidence 0, the confidence of ranges, commands for other purposes, and, between
+/// `## begin` and `## end`, commands for programs other than `ionadmin`.
 ///
 /// # Errors
 /// The first line that cannot be understood or that contradicts another, and why.
@@ -101,7 +101,9 @@ impl Commands {
             ["@", time] => self.reference_ms = moment(time, self.reference_ms)?,
             // Registrations and hypothetical contacts: nothing is sent in these.
             ["a", "contact", "-1", _, node, same, ..] if node == same => {}
-            ["a", "contact", _, "0", ..] | ["d", "contact", "-1" | "0", _, _] => {}
+            ["a", "contact", "0", ..]
+            | ["a", "contact", _, "0", ..]
+            | ["d", "contact", "-1" | "0", _, _] => {}
             ["a", "contact", start, end, from, to, rate, ref rest @ ..] => {
                 let (start_ms, end_ms) = interval(start, end, self.reference_ms)?;
                 let contact = Contact {
@@ -141,7 +143,9 @@ impl Commands {
                     self.contacts.remove(&key);
                 }
             }
-            ["a", "range", start, end, one, other, light] => {
+            ["a", "range", start, end, one, other, light, ref rest @ ..] => {
+                // ionadmin takes a confidence here, too, and does not use it.
+                confidence(rest)?;
                 let (start_ms, end_ms) = interval(start, end, self.reference_ms)?;
                 let nodes = (number(one, "node")?, number(other, "node")?);
                 let owlt_ms = number(light, "light time")?.checked_mul(1_000);

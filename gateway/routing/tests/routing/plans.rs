@@ -121,6 +121,16 @@ fn what_else_a_nodes_file_has_is_passed_over() {
 }
 
 #[test]
+fn what_ionadmin_takes_and_does_not_use_is_passed_over() {
+    let text = "a contact 0 +9 2 3 8\n\
+                a contact +0 +9 2 3 8\n\
+                a range +0 +9 2 3 1 0.5\n";
+    assert_eq!(told(text), [(2, 3, 0, 9, 1)]);
+    let error = read_ion("a range +0 +9 2 3 1 7", 0).expect_err("no confidence");
+    assert!(error.problem.contains("between 0 and 1"), "{error}");
+}
+
+#[test]
 fn a_time_that_is_set_moves_what_follows() {
     let text = "a range +0 +9 1 2 0\na contact +0 +1 1 2 8\n@ +5\na contact +0 +1 1 2 8\n";
     let contacts = read_ion(text, 0).expect("a plan");
