@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -331,6 +331,9 @@ class Registry:
 
     async def _end_all_of(self, connection: AsyncConnection, publish: Publish, node: int) -> None:
         """End what would outlive a terminal elsewhere: its tokens, and alerts at their targets."""
+        # Locked first: an alert that fires meanwhile is either seen here, or finds no terminal.
+        locked = select(tables.Terminal.node).where(tables.Terminal.node == node).with_for_update()
+        await connection.execute(locked)
         now_ms = self._database.clock.now_ms()
         await revoke_tokens_of(connection, node, now_ms)
         ended = await alerts.resolve_of(connection, node, now_ms)
