@@ -309,8 +309,8 @@ async def _check_rates(
         left_bps = max(least_bps - promised_bps, 0)
         if rate_bps > left_bps:
             detail = (
-                f"the beam's {link.value} link has at most {left_bps} bit/s for it: in that time it "
-                f"carries {least_bps} bit/s at the least, and others have {promised_bps} bit/s "
+                f"the beam's {link.value} link has at most {left_bps} bit/s for it: in that time "
+                f"it carries {least_bps} bit/s at the least, and others have {promised_bps} bit/s "
                 "guaranteed or set"
             )
             raise Problem(HTTPStatus.CONFLICT, detail)
