@@ -157,9 +157,11 @@ def paths_of(state: LinkState) -> set[str] | None:
     if state.figures is None:
         return None
     figures = json.loads(state.figures)
-    if "unlisted_paths" in figures:
+    others = figures.get("other_paths", [])
+    # Earlier versions did not say how many are left out.
+    if "unlisted_paths" in figures or len(others) >= MOST_OTHER_PATHS:
         return None
-    return {state.path, *(one["path"] for one in figures.get("other_paths", []))}
+    return {state.path, *(one["path"] for one in others)}
 
 
 def of_change(change: Mapping[str, Any]) -> Iterator[LinkState]:
