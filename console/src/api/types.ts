@@ -214,6 +214,8 @@ export interface LinkFigures {
   classes: { name: string; streams?: number | null; backlogged_bytes: number }[];
   /** Absent where the beam's path is the only one. */
   other_paths?: OtherPath[] | null;
+  /** How many more there are; absent where all are listed. */
+  unlisted_paths?: number | null;
 }
 
 /** A path to the same node that is not the beam's own. */

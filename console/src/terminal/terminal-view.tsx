@@ -148,7 +148,7 @@ function LinkCard({ node, link }: { node: number; link: LinkName }) {
         </dd>
       </dl>
       {state.figures && <Classes link={link} classes={state.figures.classes} />}
-      {state.figures?.other_paths && <OtherPaths link={link} paths={state.figures.other_paths} />}
+      {state.figures?.other_paths && <OtherPaths link={link} paths={state.figures.other_paths} unlisted={state.figures.unlisted_paths ?? 0} />}
       <LineChart
         label={`Rates, ${link}`}
         names={["carried", "allowed", "measured to carry"]}
@@ -203,23 +203,26 @@ function Classes({ link, classes }: { link: LinkName; classes: LinkFigures["clas
   );
 }
 
-function OtherPaths({ link, paths }: { link: LinkName; paths: OtherPath[] }) {
+function OtherPaths({ link, paths, unlisted }: { link: LinkName; paths: OtherPath[]; unlisted: number }) {
   const known = (value: number | null | undefined, show: (value: number) => string) => (typeof value === "number" ? show(value) : "");
   const columns: Column[] = ["Path", "State", { number: "Allowed" }, { number: "Measured" }, { number: "Round trip" }, { number: "Loss" }, { number: "Sent" }];
   return (
-    <Table label={`Other paths of the ${link} link`} columns={columns}>
-      {paths.map((one) => (
-        <tr key={one.path}>
-          <th scope="row">{one.path}</th>
-          <td>{one.state}</td>
-          <td class="number">{known(one.rate_bps, bps)}</td>
-          <td class="number">{known(one.capacity_bps, bps)}</td>
-          <td class="number">{known(one.rtt_ms, (ms) => `${ms} ms`)}</td>
-          <td class="number">{known(one.loss, (loss) => `${Number((100 * loss).toPrecision(2))} %`)}</td>
-          <td class="number">{bytes(one.sent_bytes)}</td>
-        </tr>
-      ))}
-    </Table>
+    <>
+      <Table label={`Other paths of the ${link} link`} columns={columns}>
+        {paths.map((one) => (
+          <tr key={one.path}>
+            <th scope="row">{one.path}</th>
+            <td>{one.state}</td>
+            <td class="number">{known(one.rate_bps, bps)}</td>
+            <td class="number">{known(one.capacity_bps, bps)}</td>
+            <td class="number">{known(one.rtt_ms, (ms) => `${ms} ms`)}</td>
+            <td class="number">{known(one.loss, (loss) => `${Number((100 * loss).toPrecision(2))} %`)}</td>
+            <td class="number">{bytes(one.sent_bytes)}</td>
+          </tr>
+        ))}
+      </Table>
+      {unlisted > 0 && <p class="note">And {counted(unlisted, "path")} more.</p>}
+    </>
   );
 }
 
