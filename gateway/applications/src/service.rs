@@ -251,11 +251,7 @@ impl Service {
         }
     }
 
-    async fn register(
-        &self,
-        client: ClientId,
-        service: Option<u64>,
-    ) -> Result<u64, ErrorCode> {
+    async fn register(&self, client: ClientId, service: Option<u64>) -> Result<u64, ErrorCode> {
         if service.is_some_and(|service| !self.applications.keeps(service)) {
             return Err(ErrorCode::NotAllowed);
         }

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use underpass_bpsec::{Operation, Outcome, Rule};
-use underpass_bundle::wire::{
-    Bundle, CodePoints, DecodeLimits, Extension, Malformed, decode, ipn,
-};
+use underpass_bundle::wire::{Bundle, CodePoints, DecodeLimits, Extension, Malformed, decode, ipn};
 use underpass_bundle::{DeleteReason, Event, Insecure, Reject, Unopened};
 
 use crate::cut::{cut, fragment};
