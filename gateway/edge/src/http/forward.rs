@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
+use hyper::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::http::uri::{PathAndQuery, Scheme, Uri};
 use hyper::upgrade::OnUpgrade;
@@ -162,14 +162,30 @@ fn rewrite(head: &mut Parts) -> Result<(Target, HeaderValue), Box<Response<Body>
     Ok((target, host))
 }
 
+/// Whether a request logs in by a scheme whose steps belong to one connection (NTLM; RFC 4559).
+fn is_bound_to_connection(head: &Parts) -> bool {
+    let mut values = head.headers.get_all(AUTHORIZATION).iter();
+    values.any(|value| {
+        let scheme = value.as_bytes().split(|octet| *octet == b' ').next();
+        let is_named =
+            |name: &str| scheme.is_some_and(|of| of.eq_ignore_ascii_case(name.as_bytes()));
+        is_named("ntlm") || is_named("negotiate")
+    })
+}
+
 /// Sends the request over a kept connection or a new one. An origin may close a kept connection
 /// just as the request leaves, or in a blockage, and this node learns of it too late. The far node
 /// may restart after it got the request, or when this node cannot know whether it did. An
 /// idempotent request without a body is then sent once more (RFC 9110 §9.2.2). Any other request
-/// would fail, so it gets a new connection, which costs no round trip of the hop.
+/// would fail, so it gets a new connection, which costs no round trip of the hop, unless its
+/// login holds for the kept one only.
 async fn exchange(client: &Client, way: Way, outgoing: Outgoing) -> Result<Answered, Unanswered> {
     let repeatable = outgoing.head.method.is_idempotent() && outgoing.body.is_end_stream();
-    if repeatable && let Some(kept) = client.upstreams.take(&way).await {
+    let may_be_kept = repeatable || is_bound_to_connection(&outgoing.head);
+    if may_be_kept && let Some(kept) = client.upstreams.take(&way).await {
+        if !repeatable {
+            return outgoing.send(client, kept).await;
+        }
         let copy = Request::from_parts(outgoing.head.clone(), reply::empty());
         if let Ok(answered) = send(client, kept, copy, None, outgoing.takes_interim).await {
             return Ok(answered);

@@ -284,6 +284,32 @@ async fn what_may_not_be_sent_twice_does_not_rely_on_a_kept_connection() {
 }
 
 #[tokio::test]
+async fn a_login_that_belongs_to_a_connection_goes_on_there() {
+    let origin = origin(|mut socket| async move {
+        for status in ["401 Unauthorized", "401 Unauthorized", "200 OK"] {
+            let head = head(&mut socket).await;
+            body(&mut socket, &head).await;
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok");
+            socket.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let (mut client, _edge) = connected("http", "").await;
+    let mut statuses = Vec::new();
+    for login in ["Basic YTpi", "NTLM TlRM", "Negotiate TlRN"] {
+        let request = format!(
+            "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nAuthorization: {login}\r\n\
+             Content-Length: 3\r\n\r\na=1"
+        );
+        client.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut client).await;
+        body(&mut client, &head).await;
+        statuses.push(head[9..12].to_owned());
+    }
+    assert_eq!(statuses, ["401", "401", "200"]);
+}
+
+#[tokio::test]
 async fn an_upgraded_connection_is_a_tunnel() {
     let origin = origin(|mut socket| async move {
         let head = head(&mut socket).await;
