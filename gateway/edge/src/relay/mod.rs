@@ -332,7 +332,8 @@ pub(crate) async fn outcome(
     poll_fn(|cx| conduit.poll_outcome(cx)).await
 }
 
-/// The same for a client from whose socket nobody reads meanwhile.
+/// The same for a client from whose socket nobody reads meanwhile: that it has reset its connection
+/// is noticed. One that has closed it in order may only have sent all that it will.
 ///
 /// # Errors
 /// Why the dial failed, or that the client's connection is gone.
