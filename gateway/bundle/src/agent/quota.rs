@@ -249,6 +249,12 @@ impl Usage {
 
     /// Whether [`Usage::reserve`] could find room for a bundle if nothing else were stored.
     pub fn could_reserve(&self, neighbour: NeighbourId, payload_bytes: u64) -> bool {
+        // The shares and the pool are changed together.
+        let _limits = self
+            .quota
+            .limits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let amount = Amount::of(quota_bytes(payload_bytes));
         let account = self.accounts.of(neighbour);
         account.could_take(&self.quota.pool, amount)

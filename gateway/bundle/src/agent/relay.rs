@@ -84,7 +84,13 @@ impl Agent {
             let asked = !here && custody && self.ask(shard, arrival.name(), owed);
             // Nobody should wait for room that never suffices.
             if !self.could_relay(&arrival, via) {
-                self.refuse(now, &arrival, DeleteReason::DepletedStorage);
+                // If another shard was asked, that tells the custodian.
+                if !asked {
+                    self.signal(now, &arrival, false);
+                }
+                let (primary, bytes) = (&arrival.bundle.primary, arrival.bundle.payload_bytes());
+                let reason = DeleteReason::DepletedStorage;
+                self.tell_refused(now, primary, bytes, arrival.class, reason);
                 return Ok(());
             }
             let bytes = counted_bytes(&arrival.bundle);
