@@ -83,6 +83,8 @@ impl Judging {
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<Unopened> {
         let is_over = |of: &Unjudged| of.unopened.is_some() && of.expires <= now;
         let over = self.bundles.extract_if(|_, of| is_over(of));
-        over.filter_map(|(_, of)| of.unopened).collect()
+        let mut over: Vec<Unjudged> = over.map(|(_, of)| of).collect();
+        over.sort_unstable_by_key(|of| of.number);
+        over.into_iter().filter_map(|of| of.unopened).collect()
     }
 }
