@@ -299,19 +299,24 @@ impl Provider {
 /// Passes settings on until dropped.
 pub(super) async fn pass_on(provider: Arc<Provider>) {
     let mut written = 0;
+    // When the disk may be asked again.
+    let mut rewrite = tokio::time::Instant::now();
     loop {
         let mut next = provider.tell();
         let newest = newest(&provider.passed());
-        if newest != written {
+        if newest != written && tokio::time::Instant::now() >= rewrite {
             let of = provider.clone();
             let write = move || state_files::replace(&of.file, &of.contents()?);
             if let Ok(Err(error)) = tokio::task::spawn_blocking(write).await {
                 tracing::error!(%error, "settings would not survive a restart");
-                let again = Instant::now() + REWRITE;
-                next = Some(next.map_or(again, |next| next.min(again)));
+                rewrite = tokio::time::Instant::now() + REWRITE;
             } else {
                 written = newest;
             }
+        }
+        if newest != written {
+            let again = rewrite.into_std();
+            next = Some(next.map_or(again, |next| next.min(again)));
         }
         match next {
             Some(next) => {
