@@ -257,6 +257,8 @@ impl Reloader {
             parts.links.remove_path(name);
             parts.on_demand.gone(name);
         }
+        // What was spent, added or reset since the last step counts, too.
+        parts.budgets.step(&parts.shell, true);
         // The classes and their order have not changed, which is all that the scheduler requires:
         // this does not fail.
         parts.shell.reconfigure(&engine)?;
