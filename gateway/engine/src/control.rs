@@ -9,6 +9,7 @@ use underpass_cla::Class;
 
 use crate::engine::{Action, Engine};
 use crate::hop::{Hop, HopId};
+use crate::leaves::Places;
 
 /// Sessions are told only of changes above this part (1/n) of their rate; the scheduler follows
 /// every change.
@@ -115,6 +116,9 @@ impl Engine {
             return;
         };
         let usable = hop.pace_bps();
+        // The turns among the hops to a neighbour leave out those that may send nothing.
+        let stops_or_begins = (usable == Some(0)) != (hop.paced_bps == Some(0));
+        let neighbour = hop.config.neighbour;
         let before = hop.paced_bps.unwrap_or(u64::MAX);
         hop.lowered |= usable.is_some_and(|bps| bps < before - before / LOWERED_PART);
         hop.paced_bps = usable;
@@ -132,6 +136,9 @@ impl Engine {
                 session,
                 ip_bps: usable.map(|bps| bps / part),
             });
+        }
+        if stops_or_begins {
+            self.leaves_to_changed(neighbour, Places::MAX);
         }
     }
 

@@ -249,6 +249,21 @@ fn a_class_that_is_pinned_waits_for_its_hop() {
 }
 
 #[test]
+fn what_waits_for_a_hop_without_a_rate_goes_once_it_has_one() {
+    let (mut terminal, _hub) = two_paths(&[(BULK, PathUse::Pinned, &["hop1"])]);
+    terminal.engine.set_rate(terminal.now, FAR, Some(0));
+    terminal.send(1, BULK, 5_000);
+    assert!(drain(&mut terminal, Duration::from_secs(1)).is_empty());
+    terminal
+        .engine
+        .set_rate(terminal.now, FAR, Some(10_000_000));
+    assert_eq!(
+        by_hop(&drain(&mut terminal, Duration::from_secs(1))),
+        [0, 1]
+    );
+}
+
+#[test]
 fn failover_takes_the_first_that_is_there_and_another_order_at_once() {
     let (mut terminal, _) = two_paths(&[(BULK, PathUse::Failover, &["hop1", "hop0"])]);
     let key = terminal.open(1, BULK);
