@@ -130,8 +130,8 @@ impl Taking {
                 self.trial = None;
                 tracing::error!(version, reason, "the provider's settings are taken back");
                 self.kept().roll_back(&reason);
-                self.say_rolled_back();
                 self.put_back().await;
+                self.say_rolled_back();
             }
         }
     }
