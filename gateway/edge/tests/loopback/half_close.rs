@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{ask, edge, origin, read_until, socks};
+use crate::world::{ask, becomes_idle, edge, origin, read_until, socks};
 
 #[tokio::test]
 async fn the_origin_may_end_first_and_still_gets_the_rest() {
@@ -116,9 +116,7 @@ async fn an_http_client_that_resets_while_it_waits_for_its_answer_is_noticed() {
     drop(client);
     let word = timeout(Duration::from_secs(60), words.recv()).await;
     assert_eq!(word, Ok(Some("left")));
-    while edge.open_connections() > 0 {
-        sleep(Duration::from_millis(20)).await;
-    }
+    becomes_idle(&edge).await;
 }
 
 #[tokio::test]
@@ -159,10 +157,5 @@ async fn a_client_that_has_half_closed_and_is_gone_is_noticed() {
     ends.recv().await.unwrap();
     client.set_zero_linger().unwrap();
     drop(client);
-    let noticed = timeout(Duration::from_secs(60), async {
-        while edge.open_connections() > 0 {
-            sleep(Duration::from_millis(20)).await;
-        }
-    });
-    assert!(noticed.await.is_ok(), "its connection is still open");
+    becomes_idle(&edge).await;
 }

@@ -3,10 +3,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
 
 use crate::inbound::silent_origin;
-use crate::world::{closed_port, connected, echo, edge, edge_of, read_until, socks};
+use crate::world::{becomes_idle, closed_port, connected, echo, edge, edge_of, read_until, socks};
 
 #[tokio::test]
 async fn bytes_pass_both_ways() {
@@ -76,12 +75,7 @@ async fn a_client_that_is_gone_before_its_dial_ends_is_noticed() {
     assert_eq!(method, [5, 0]);
     client.set_zero_linger().unwrap();
     drop(client);
-    let noticed = timeout(Duration::from_secs(60), async {
-        while edge.open_connections() > 0 {
-            sleep(Duration::from_millis(20)).await;
-        }
-    });
-    assert!(noticed.await.is_ok(), "its connection is still open");
+    becomes_idle(&edge).await;
 }
 
 #[tokio::test]

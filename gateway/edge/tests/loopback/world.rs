@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::{sleep, timeout};
 use underpass_cla::Class;
 use underpass_edge::Edge;
 use underpass_edge::classify::Classifier;
@@ -94,6 +96,16 @@ pub async fn read_until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
         }
     }
     read
+}
+
+/// Waits until the edge has no connection any more.
+pub async fn becomes_idle(edge: &Edge) {
+    let idle = timeout(Duration::from_secs(60), async {
+        while edge.open_connections() > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(idle.await.is_ok(), "a connection is still open");
 }
 
 /// Connects to `proxy` as a SOCKS5 client without a password and asks for `target`;
